@@ -1,0 +1,33 @@
+# Every target makes the virtual environment it needs; nothing has to be installed by hand.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint format bench clean
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: $(STAMP)  ## fit a noisy surface of 5,000 points and draw it
+	$(BIN)/python -m warmgp.demo --out demo.png
+
+test: $(STAMP)  ## the whole test suite with coverage
+	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90
+
+lint: $(STAMP)  ## ruff (rules and format) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)  ## kernel products and one training step on this machine, as a table and JSON
+	$(BIN)/python -m benchmarks.products --out benchmarks/results/products-local.json
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage demo.png

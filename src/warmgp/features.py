@@ -1,0 +1,108 @@
+"""Prior functions f ~ GP(0, k): random Fourier features anywhere, exact draws at the training points.
+
+Random features (m sin/cos pairs) turn a prior draw into a finite sum that can be evaluated at any x:
+
+    f(x) = s/√m Σ_i [ a_i sin(ω_i·x/ℓ) + b_i cos(ω_i·x/ℓ) ],   ω_i ~ p(ω) of the kernel,  a_i, b_i ~ N(0, 1),
+
+because E[f(x) f(x')] = s²/m Σ_i cos(ω_i·(x − x')/ℓ) → s² k(r). What is random (ω, a, b) is drawn once; evaluating at
+a new θ moves the same function with it, which is what the paper means by fixed probes. Everything is drawn in float64
+on the CPU, so that a seed means the same functions on every device and in every dtype.
+
+Exact draws f = chol(K) u exist at the training points only and cost n³/3: they show what random features cost.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators.base import KernelOperator, default_tile_entries, ranges
+
+
+@dataclass(frozen=True)
+class FeaturePrior:
+    """s prior functions in m sin/cos pairs.
+
+    Attributes
+    ----------
+    frequencies : Tensor, (m, d)
+        Of the unit kernel; evaluation divides by the length scales.
+    sin_weights, cos_weights : Tensor, (m, s)
+    """
+
+    frequencies: Tensor
+    sin_weights: Tensor
+    cos_weights: Tensor
+
+    @classmethod
+    def draw(
+        cls,
+        kernel: Kernel,
+        d: int,
+        n_features: int,
+        n_functions: int,
+        *,
+        generator: torch.Generator,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float64,
+    ) -> FeaturePrior:
+        """Draw ``n_functions`` prior functions from ``n_features`` features (half sin, half cos)."""
+        if n_features < 2 or n_features % 2:
+            raise ValueError(f"n_features must be an even number of at least 2 (sin/cos pairs), got {n_features}")
+        m = n_features // 2
+        frequencies = kernel.sample_frequencies(m, d, generator)
+        weights = torch.randn(2, m, n_functions, dtype=torch.float64, generator=generator)
+        place = {"device": device, "dtype": dtype}
+        return cls(frequencies.to(**place), weights[0].to(**place), weights[1].to(**place))
+
+    @property
+    def n_features(self) -> int:
+        return 2 * self.frequencies.shape[0]
+
+    @property
+    def n_functions(self) -> int:
+        return self.sin_weights.shape[1]
+
+    def evaluate(self, x: Tensor, theta: Hyperparameters, *, tile_entries: int | None = None) -> Tensor:
+        """f(x) of every function at θ, (rows of x, s); rows and features in blocks of bounded memory."""
+        tile_entries = tile_entries or default_tile_entries(x.device)
+        m = self.frequencies.shape[0]
+        scaled = x / theta.length_scales.to(x)
+        out = x.new_zeros(x.shape[0], self.n_functions)
+        width = min(m, max(1, tile_entries // min(x.shape[0], 2048)))
+        for pairs in ranges(m, width):
+            frequencies = self.frequencies[pairs].T.to(x)
+            sin_weights, cos_weights = self.sin_weights[pairs].to(x), self.cos_weights[pairs].to(x)
+            for rows in ranges(x.shape[0], max(1, tile_entries // width)):
+                phase = scaled[rows] @ frequencies
+                out[rows] += torch.sin(phase) @ sin_weights
+                out[rows] += phase.cos_() @ cos_weights
+        return out.mul_(float(theta.signal_scale) / math.sqrt(m))
+
+
+@dataclass(frozen=True)
+class ExactPrior:
+    """s exact prior draws at the training points: f = chol(K(x, x; θ)) u with u frozen.
+
+    Attributes
+    ----------
+    normal : Tensor, (n, s)
+        u, float64 on the CPU.
+    """
+
+    normal: Tensor
+
+    @classmethod
+    def draw(cls, n: int, n_functions: int, *, generator: torch.Generator) -> ExactPrior:
+        return cls(torch.randn(n, n_functions, dtype=torch.float64, generator=generator))
+
+    def evaluate(self, operator: KernelOperator) -> Tensor:
+        """f(x) at the operator's own points and θ, (n, s)."""
+        K = operator.kernel_columns(slice(0, operator.n)).double()
+        K.diagonal().add_(1e-10 * operator.signal_variance)  # K alone may be singular (duplicated rows)
+        return (torch.linalg.cholesky(K) @ self.normal.to(K)).to(operator.dtype)

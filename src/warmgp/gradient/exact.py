@@ -1,0 +1,62 @@
+"""The exact gradient and value of the marginal likelihood from one dense float64 Cholesky factor: the truth.
+
+L = −½ yᵀv − ½ log det H − n/2 log 2π,      ∂L/∂θ = Σ_ij G_ij ∂H_ij,   G = ½ (v vᵀ − H⁻¹).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from warmgp.gradient.base import GradientEstimator
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.chunked import ChunkedOperator
+from warmgp.solvers.base import SolveResult
+from warmgp.solvers.cholesky import CholeskyState
+
+
+@dataclass(frozen=True)
+class Exact(GradientEstimator):
+    """No probes: the trace comes from the inverse. Needs the Cholesky solver, whose state is the factor."""
+
+    name = "exact"
+    n_probes = 0
+
+    def draw(self, operator: KernelOperator, generator: torch.Generator) -> None:
+        return None
+
+    def targets(self, operator: KernelOperator, y: Tensor, draw: None) -> Tensor:
+        return y[:, None]
+
+    def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
+        state = _factor_of(result)
+        v = torch.cholesky_solve(targets[:, :1].to(state.factor), state.factor)[:, 0]
+        inverse = torch.cholesky_inverse(state.factor)
+        trace = 0.5 * float(v @ v - inverse.diagonal().sum())
+
+        def weights(rows: slice, columns: slice) -> Tensor:
+            return torch.outer(v[rows], v[columns]).sub_(inverse[rows, columns]).mul_(0.5)
+
+        double = ChunkedOperator(
+            operator.x.double(), operator.kernel, operator.theta, tile_entries=operator.tile_entries
+        )
+        gradient = double.gradient_from_weights(weights, trace)
+        operator.entries_evaluated += double.entries_evaluated
+        return gradient
+
+    def log_marginal_likelihood(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> float:
+        """L(θ) in float64."""
+        factor = _factor_of(result).factor
+        y = targets[:, 0].to(factor)
+        fit = float(y @ torch.cholesky_solve(y[:, None], factor)[:, 0])
+        log_det = 2.0 * float(torch.log(factor.diagonal()).sum())
+        return -0.5 * (fit + log_det + operator.n * math.log(2 * math.pi))
+
+
+def _factor_of(result: SolveResult) -> CholeskyState:
+    if not isinstance(result.state, CholeskyState):
+        raise ValueError('gradient="exact" needs solver="cholesky": no factor came with the solution')
+    return result.state

@@ -1,0 +1,80 @@
+"""The pathwise estimator: tr(H⁻¹∂H) = E[ẑᵀ ∂H ẑ] with ẑ = H⁻¹ξ and ξ = f(x) + σw ~ N(0, H).
+
+f is a prior function and w standard normal. Its systems start at E|u|²_H = n from zero whatever the noise, and their
+solutions are posterior samples for free: (f|y)(·) = f(·) + k(·, x)(v_y − ẑ).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from warmgp.features import ExactPrior, FeaturePrior
+from warmgp.gradient.base import GradientEstimator, check_n_probes, quadratic_weights
+from warmgp.operators.base import KernelOperator
+from warmgp.solvers.base import SolveResult
+
+
+@dataclass(frozen=True)
+class PathwiseDraw:
+    """Prior functions and noise, both independent of θ until evaluated."""
+
+    prior: FeaturePrior | ExactPrior
+    noise: Tensor  # w, (n, s)
+
+
+@dataclass(frozen=True)
+class Pathwise(GradientEstimator):
+    """Probes that are prior functions plus noise.
+
+    Parameters
+    ----------
+    n_probes : int
+    n_features : int
+        Random features of the prior functions (even: sin/cos pairs). More features, less deviation from exact training.
+    prior : "features" or "exact"
+        Exact prior samples cost a Cholesky factorisation a step and exist at the training points only: for studies.
+    """
+
+    n_probes: int = 64
+    n_features: int = 2000
+    prior: str = "features"
+
+    name = "pathwise"
+
+    def __post_init__(self) -> None:
+        check_n_probes(self.n_probes)
+        if self.prior not in ("features", "exact"):
+            raise ValueError(f'prior must be "features" or "exact", got {self.prior!r}')
+        if self.n_features < 2 or self.n_features % 2:
+            raise ValueError(f"n_features must be an even number of at least 2, got {self.n_features}")
+
+    def draw(self, operator: KernelOperator, generator: torch.Generator) -> PathwiseDraw:
+        prior: FeaturePrior | ExactPrior
+        if self.prior == "exact":
+            prior = ExactPrior.draw(operator.n, self.n_probes, generator=generator)
+        else:
+            prior = FeaturePrior.draw(
+                operator.kernel,
+                operator.x.shape[1],
+                self.n_features,
+                self.n_probes,
+                generator=generator,
+                device=operator.device,
+                dtype=operator.dtype,
+            )
+        noise = torch.randn(operator.n, self.n_probes, dtype=torch.float64, generator=generator)
+        return PathwiseDraw(prior, noise.to(device=operator.device, dtype=operator.dtype))
+
+    def targets(self, operator: KernelOperator, y: Tensor, draw: PathwiseDraw) -> Tensor:
+        f = (
+            draw.prior.evaluate(operator)
+            if isinstance(draw.prior, ExactPrior)
+            else draw.prior.evaluate(operator.x, operator.theta)
+        )
+        return torch.cat([y[:, None], f + float(operator.theta.noise_scale) * draw.noise], 1)
+
+    def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
+        return operator.quadratic_gradient(result.solution, result.solution, quadratic_weights(self.n_probes))

@@ -1,0 +1,102 @@
+"""The hyperparameters θ = {σ, signal scale, length scales}, positive through softplus.
+
+θ lives in float64 on the CPU whatever the data's device and dtype: there are d + 2 numbers, and the outer optimiser
+must not lose digits. Operators cast what they need. The optimiser works on ν with θ = log(1 + exp ν), so
+
+    ∂L/∂ν = ∂L/∂θ · sigmoid(ν)        with  sigmoid(ν) = 1 − exp(−θ).
+
+The order of a flat vector is always ``[noise, signal, length_1, …]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+def inverse_softplus(theta: Tensor) -> Tensor:
+    """ν with softplus(ν) = θ; accurate for tiny and for large θ."""
+    return theta + torch.log(-torch.expm1(-theta))
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Noise scale σ, signal scale and length scales of one model.
+
+    Attributes
+    ----------
+    noise_scale : Tensor, ()
+        σ; the observation noise has variance σ².
+    signal_scale : Tensor, ()
+        Prior standard deviation of the function.
+    length_scales : Tensor, (d,) or (1,)
+        One per input, or a single one shared by all inputs.
+    """
+
+    noise_scale: Tensor
+    signal_scale: Tensor
+    length_scales: Tensor
+
+    def __post_init__(self) -> None:
+        for name in ("noise_scale", "signal_scale", "length_scales"):
+            value = torch.as_tensor(getattr(self, name), dtype=torch.float64).detach().cpu().clone()
+            expected = 1 if name == "length_scales" else 0
+            if value.ndim != expected:
+                raise ValueError(f"{name} must have {expected} dimension(s), got shape {tuple(value.shape)}")
+            if value.numel() == 0 or not bool(torch.isfinite(value).all()) or bool((value <= 0).any()):
+                raise ValueError(f"{name} must be positive and finite, got {value.tolist()}")
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def ones(cls, n_length_scales: int) -> Hyperparameters:
+        """The paper's start for small data: everything 1."""
+        return cls.from_vector(torch.ones(2 + n_length_scales, dtype=torch.float64))
+
+    @classmethod
+    def from_vector(cls, vector: Tensor) -> Hyperparameters:
+        """From ``[noise, signal, lengths…]``."""
+        return cls(vector[0], vector[1], vector[2:])
+
+    @classmethod
+    def from_unconstrained(cls, nu: Tensor) -> Hyperparameters:
+        """θ = softplus(ν)."""
+        # the threshold keeps softplus exact where torch would switch to the identity at 20
+        return cls.from_vector(torch.nn.functional.softplus(nu.to(torch.float64), threshold=36.0))
+
+    @property
+    def vector(self) -> Tensor:
+        """``[noise, signal, lengths…]``, (2 + number of length scales,)."""
+        return torch.cat([self.noise_scale[None], self.signal_scale[None], self.length_scales])
+
+    @property
+    def unconstrained(self) -> Tensor:
+        """ν with softplus(ν) = θ."""
+        return inverse_softplus(self.vector)
+
+    def chain_rule(self, gradient: Tensor) -> Tensor:
+        """Turn ∂L/∂θ into ∂L/∂ν."""
+        return gradient * -torch.expm1(-self.vector)
+
+    def with_noise_floor(self, floor: float) -> Hyperparameters:
+        """The same θ with σ raised to ``floor`` where it is below."""
+        if float(self.noise_scale) >= floor:
+            return self
+        return Hyperparameters(
+            torch.tensor(floor, dtype=torch.float64),
+            self.signal_scale,
+            self.length_scales,
+        )
+
+    def equals(self, other: Hyperparameters) -> bool:
+        """Whether every number is the same, bit for bit."""
+        return torch.equal(self.vector, other.vector)
+
+    def check_dimension(self, d: int) -> None:
+        """Raise unless these length scales fit inputs with d columns."""
+        if self.length_scales.numel() not in (1, d):
+            raise ValueError(
+                f"length_scales has {self.length_scales.numel()} entries but the inputs have {d} columns; "
+                f"give one per column, or a single shared one"
+            )

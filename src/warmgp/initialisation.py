@@ -1,0 +1,69 @@
+"""Where training starts: ones, given values, or an average over exactly trained neighbourhoods for large data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from warmgp.gradient import Exact
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators.chunked import ChunkedOperator
+from warmgp.solvers import Cholesky
+from warmgp.training import Callback, TrainingOptions, train_only
+
+
+def subset_heuristic(
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    *,
+    generator: torch.Generator,
+    ard: bool = True,
+    n_neighbours: int = 10_000,
+    n_centroids: int = 10,
+    n_steps: int = 100,
+    learning_rate: float = 0.1,
+    noise_floor: float = 0.0,
+    callbacks: Sequence[Callback] = (),
+) -> Hyperparameters:
+    """Average of the hyperparameters trained exactly on neighbourhoods of random points.
+
+    For each of ``n_centroids`` training points drawn at random: take its ``n_neighbours`` nearest points (itself
+    included) in Euclidean distance and maximise their exact marginal likelihood from ones. Training on all points is
+    then spared the early steps, and length scales too long for a random subsample are avoided because a neighbourhood
+    is as dense as the data.
+
+    Parameters
+    ----------
+    x : Tensor, (n, d)
+    y : Tensor, (n,)
+    kernel : Kernel
+    generator : torch.Generator
+        Draws the centroids.
+    ard : bool
+        One length scale per input, or one shared.
+    n_neighbours : int
+        Cut to n. Cost grows with its cube.
+    callbacks : sequence of Callback
+        Called after every step of every neighbourhood.
+    """
+    if n_neighbours < 2 or n_centroids < 1:
+        raise ValueError(
+            f"n_neighbours must be at least 2 and n_centroids at least 1, got {n_neighbours}, {n_centroids}"
+        )
+    n, d = x.shape
+    size = min(n_neighbours, n)
+    centroids = torch.randperm(n, generator=generator)[: min(n_centroids, n)].tolist()
+    options = TrainingOptions(
+        Cholesky(), Exact(), n_steps=n_steps, learning_rate=learning_rate, noise_floor=noise_floor
+    )
+    found = []
+    for centroid in centroids:
+        near = (x - x[centroid]).square().sum(1).topk(size, largest=False).indices
+        operator = ChunkedOperator(x[near].double(), kernel, Hyperparameters.ones(d if ard else 1))
+        state = train_only(operator, y[near].double(), options, generator=generator, callbacks=callbacks)
+        found.append(state.theta.vector)
+    return Hyperparameters.from_vector(torch.stack(found).mean(0))

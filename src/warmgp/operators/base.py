@@ -1,0 +1,212 @@
+"""The contract of H = K(x, x) + σ²I, and what every implementation shares.
+
+Nothing outside this folder evaluates a kernel. A solver sees products with H, with some of its rows or columns, and
+dense diagonal blocks; whether H is stored, recomputed in tiles, or fused on a GPU is invisible to it.
+
+An operator belongs to one θ. :meth:`KernelOperator.at` makes the operator of another θ on the same data.
+``entries_evaluated`` counts kernel entries computed; how many entries a *product applied* is for the caller to count,
+from the shapes, because caching and symmetry do not change it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators.distances import distances
+
+Index = slice | Tensor
+"""Rows or columns: a slice with explicit bounds, or an int64 tensor."""
+
+
+def index_size(index: Index) -> int:
+    """How many rows an index selects."""
+    return index.stop - index.start if isinstance(index, slice) else int(index.numel())
+
+
+def ranges(n: int, size: int) -> Iterator[slice]:
+    """0…n cut into slices of at most ``size``."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def default_tile_entries(device: torch.device) -> int:
+    """Kernel entries held at once: a few cache lines' worth of work on a CPU, enough to fill a GPU."""
+    return 2**21 if device.type == "cpu" else 2**26
+
+
+class KernelOperator(ABC):
+    """H(θ) = K(x, x; θ) + σ²I on the inputs x.
+
+    Parameters
+    ----------
+    x : Tensor, (n, d)
+        Inputs; they fix the operator's device and dtype.
+    kernel : Kernel
+    theta : Hyperparameters
+    tile_entries : int, optional
+        At most this many kernel entries are held at once outside a stored H.
+    """
+
+    def __init__(self, x: Tensor, kernel: Kernel, theta: Hyperparameters, *, tile_entries: int | None = None) -> None:
+        if x.ndim != 2 or x.shape[0] == 0 or x.shape[1] == 0:
+            raise ValueError(f"x must be a matrix of at least one row and one column, got shape {tuple(x.shape)}")
+        if not x.dtype.is_floating_point:
+            raise ValueError(f"x must be a floating-point tensor, got {x.dtype}")
+        if tile_entries is not None and tile_entries < 1:
+            raise ValueError(f"tile_entries must be at least 1, got {tile_entries}")
+        theta.check_dimension(x.shape[1])
+        self.x = x
+        self.kernel = kernel
+        self.theta = theta
+        self.tile_entries = tile_entries or default_tile_entries(x.device)
+        self.entries_evaluated = 0
+        self.noise_variance = float(theta.noise_scale) ** 2
+        self.signal_variance = float(theta.signal_scale) ** 2
+        self._lengths = theta.length_scales.to(device=x.device, dtype=x.dtype)
+        self._centre = x.mean(0)
+        self._z = self._scaled(x)  # (n, d)
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+    @property
+    def n(self) -> int:
+        return self.x.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.n, self.n
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.x.dtype
+
+    def at(self, theta: Hyperparameters) -> Self:
+        """The operator of the same kind and data at another θ; its count of evaluated entries goes on."""
+        other = type(self)(self.x, self.kernel, theta, tile_entries=self.tile_entries)
+        other.entries_evaluated += self.entries_evaluated
+        return other
+
+    # -- the contract ----------------------------------------------------------------------------------------------
+    @abstractmethod
+    def matmul(self, V: Tensor) -> Tensor:
+        """H V, for V of (n, c)."""
+
+    @abstractmethod
+    def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
+        """H[index, :] V, (b, c)."""
+
+    @abstractmethod
+    def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
+        """H[:, index] W, for W of (b, c); returns (n, c)."""
+
+    @abstractmethod
+    def block(self, index: Index) -> Tensor:
+        """H[index, index] as a dense matrix of its own, (b, b)."""
+
+    def kernel_columns(self, index: Index) -> Tensor:
+        """K[:, index] without the noise, (n, b): for pivoting."""
+        return self._kernel(slice(0, self.n), index)
+
+    def kernel_between(self, x_new: Tensor) -> Tensor:
+        """K(x, x_new), (n, m), dense: for exact variances at few points."""
+        return self._profile(self._z, self._scaled(x_new))
+
+    def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
+        """K(x_new, x) V, (m, c), in tiles."""
+        z_new = self._scaled(x_new)
+        out = V.new_zeros(x_new.shape[0], V.shape[1])
+        for rows, columns in self._tiles(x_new.shape[0]):
+            out[rows] += self._profile(z_new[rows], self._z[columns]) @ V[columns]
+        return out
+
+    def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
+        """∂/∂θ Σ_c weights_c a_cᵀ H(θ) b_c, as a float64 vector in the order of ``Hyperparameters.vector``.
+
+        One pass over the kernel: with G = A diag(weights) Bᵀ formed tile by tile,
+
+            ∂σ:  2σ Σ_c weights_c a_cᵀ b_c
+            ∂s:  2s Σ_ij G_ij k(r_ij)
+            ∂ℓ_j: s² Σ_ij G_ij ω(r_ij) (z_ij − z'_ij)² / ℓ_j,     z = x/ℓ.
+
+        Parameters
+        ----------
+        A, B : Tensor, (n, c)
+        weights : Tensor, (c,)
+        """
+        A = A * weights.to(A)
+        trace = float((A.double() * B.double()).sum())
+        return self.gradient_from_weights(lambda rows, columns: A[rows] @ B[columns].T, trace)
+
+    def gradient_from_weights(self, weights: Callable[[slice, slice], Tensor], trace: float) -> Tensor:
+        """∂/∂θ Σ_ij G_ij H_ij(θ), for G given by tiles: ``weights(rows, columns)`` is G[rows, columns].
+
+        ``trace`` is Σ_i G_ii, all that the noise needs. With W = G∘ω(r) the length scales need only
+        Σ_ij W_ij (z_i − z_j)² = Σ_i z_i² (W1)_i + Σ_j z_j² (Wᵀ1)_j − 2 Σ_i z_i (Wz)_i, so a tile costs one product
+        with [1, z], never an n × n × d array.
+        """
+        d = self._z.shape[1]
+        signal = torch.zeros((), dtype=torch.float64, device=self.device)
+        lengths = torch.zeros(d, dtype=torch.float64, device=self.device)
+        one = self._z.new_ones(self.n, 1)
+        z1 = torch.cat([one, self._z], 1)  # (n, 1 + d)
+        for rows, columns in self._tiles(self.n):
+            r = self._distances(rows, columns)
+            G = weights(rows, columns)
+            signal += (G * self.kernel.profile(r)).sum(dtype=torch.float64)
+            W = self.kernel.length_weight(r).mul_(G)
+            Wz = (W @ z1[columns]).double()  # (b, 1 + d)
+            column_sums = W.sum(0).double()  # (b',)
+            zr, zc = self._z[rows].double(), self._z[columns].double()
+            lengths += Wz[:, 0] @ zr.square() + column_sums @ zc.square() - 2.0 * (zr * Wz[:, 1:]).sum(0)
+        per_input = self.signal_variance * lengths.cpu()
+        ell = self.theta.length_scales
+        gradient_lengths = per_input / ell if ell.numel() == d else per_input.sum(0, keepdim=True) / ell
+        gradient_signal = 2.0 * self.theta.signal_scale * signal.cpu()
+        gradient_noise = 2.0 * self.theta.noise_scale * trace
+        return torch.cat([gradient_noise[None], gradient_signal[None], gradient_lengths])
+
+    # -- evaluating kernels ----------------------------------------------------------------------------------------
+    def _scaled(self, x: Tensor) -> Tensor:
+        """z = (x − centre)/ℓ: centring changes no distance and keeps digits in them."""
+        return (x - self._centre) / self._lengths
+
+    def _tiles(self, m: int) -> Iterator[tuple[slice, slice]]:
+        """The m × n rectangle in tiles of at most ``tile_entries``, as square as they come."""
+        side = max(1, int(self.tile_entries**0.5))
+        height = min(m, side)
+        width = min(self.n, max(1, self.tile_entries // height))
+        return ((rows, columns) for rows in ranges(m, height) for columns in ranges(self.n, width))
+
+    def _profile(self, za: Tensor, zb: Tensor) -> Tensor:
+        """signal² k(r) between two sets of scaled inputs; counted."""
+        self.entries_evaluated += za.shape[0] * zb.shape[0]
+        return self.kernel.profile(distances(za, zb, exact=self._exact)).mul_(self.signal_variance)
+
+    def _kernel(self, rows: Index, columns: Index) -> Tensor:
+        """K[rows, columns]."""
+        self.entries_evaluated += index_size(rows) * index_size(columns)
+        return self.kernel.profile(self._distances(rows, columns, count=False)).mul_(self.signal_variance)
+
+    def _distances(self, rows: Index, columns: Index, *, count: bool = True) -> Tensor:
+        if count:
+            self.entries_evaluated += index_size(rows) * index_size(columns)
+        r = distances(self._z[rows], self._z[columns], exact=self._exact)
+        if isinstance(rows, slice) and isinstance(columns, slice):  # a point is at distance 0 from itself, exactly
+            low, high = max(rows.start, columns.start), min(rows.stop, columns.stop)
+            if low < high:
+                r[low - rows.start : high - rows.start, low - columns.start : high - columns.start].fill_diagonal_(0.0)
+        return r
+
+    @property
+    def _exact(self) -> bool:
+        """Differences, not products, where products would lose digits that matter or save no time."""
+        return not self.kernel.smooth_at_zero or self.x.shape[1] <= 3

@@ -1,0 +1,44 @@
+"""H never stored: every product evaluates the kernel tile by tile, in any n, on any torch device."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from warmgp.operators.base import Index, KernelOperator, index_size, ranges
+
+
+class ChunkedOperator(KernelOperator):
+    """H(θ) recomputed at every product, holding at most ``tile_entries`` of it. See :class:`KernelOperator`."""
+
+    def matmul(self, V: Tensor) -> Tensor:
+        out = self.noise_variance * V
+        for rows, columns in self._tiles(self.n):
+            out[rows] += self._kernel(rows, columns) @ V[columns]
+        return out
+
+    def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
+        out = self.noise_variance * V[index]
+        for columns in self._strips(index):
+            out += self._kernel(index, columns) @ V[columns]
+        return out
+
+    def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
+        out = W.new_empty(self.n, W.shape[1])
+        for rows in self._strips(index):
+            out[rows] = self._kernel(rows, index) @ W
+        if isinstance(index, slice):
+            out[index] += self.noise_variance * W
+        else:
+            out.index_add_(0, index, W, alpha=self.noise_variance)
+        return out
+
+    def block(self, index: Index) -> Tensor:
+        H = self._kernel(index, index)
+        if isinstance(index, slice):
+            H.diagonal().add_(self.noise_variance)
+        else:
+            H += self.noise_variance * (index[:, None] == index)
+        return H
+
+    def _strips(self, index: Index) -> list[slice]:
+        return list(ranges(self.n, max(1, self.tile_entries // max(1, index_size(index)))))

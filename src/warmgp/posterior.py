@@ -1,0 +1,122 @@
+"""The posterior from solutions alone: mean, variance and whole functions at new points, with no further solve.
+
+    mean(·)      = k(·, x) v_y
+    sample_j(·)  = f_j(·) + k(·, x)(v_y − ẑ_j)
+    variance(·)  = 1/s Σ_j (f_j(·) − k(·, x) ẑ_j)²          (latent; add σ² for observations)
+
+New points go through in batches, so memory is bounded by batch × (tile + samples), never n × n_new. A model solved
+exactly also has the Cholesky factor of H, and then variances and covariances are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from warmgp.features import FeaturePrior
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators.base import ranges
+from warmgp.operators.chunked import ChunkedOperator
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A trained Gaussian process, in the units it was trained in.
+
+    Attributes
+    ----------
+    x : Tensor, (n, d)
+        Training inputs.
+    kernel : Kernel
+    theta : Hyperparameters
+    solution : Tensor, (n, 1 + s)
+        [v_y, ẑ_1 … ẑ_s]
+    prior : FeaturePrior
+        The functions f_j behind ẑ_j.
+    factor : Tensor or None, (n, n)
+        Cholesky factor of H, float64, where the model is exact.
+    batch_size : int
+        New points handled at once.
+    """
+
+    x: Tensor
+    kernel: Kernel
+    theta: Hyperparameters
+    solution: Tensor
+    prior: FeaturePrior
+    factor: Tensor | None = None
+    batch_size: int = 8192
+
+    @property
+    def n_samples(self) -> int:
+        return self.solution.shape[1] - 1
+
+    @property
+    def noise_variance(self) -> float:
+        return float(self.theta.noise_scale) ** 2
+
+    def mean(self, x_new: Tensor) -> Tensor:
+        """k(x_new, x) v_y, (m,). Costs nothing for the samples."""
+        operator = self._operator()
+        return self._batched(x_new, lambda x: operator.cross_matmul(x, self.solution[:, :1])[:, 0])
+
+    def mean_and_variance(self, x_new: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and latent variance, (m,) each: from one pass over k(x_new, x)."""
+        operator = self._operator()
+
+        def both(x: Tensor) -> Tensor:
+            if self.factor is not None:
+                mean = operator.cross_matmul(x, self.solution[:, :1])[:, 0]
+                return torch.stack([mean, self._exact_covariance(operator, x, diagonal=True).to(mean)], 1)
+            mean, deviation = self._mean_and_deviation(operator, x)
+            return torch.stack([mean, deviation.square().mean(1)], 1)
+
+        pair = self._batched(x_new, both)
+        return pair[:, 0], pair[:, 1]
+
+    def samples(self, x_new: Tensor) -> Tensor:
+        """Every stored posterior function at x_new, (m, s); the same functions at every call."""
+        operator = self._operator()
+
+        def functions(x: Tensor) -> Tensor:
+            mean, deviation = self._mean_and_deviation(operator, x)
+            return mean[:, None] + deviation
+
+        return self._batched(x_new, functions)
+
+    def covariance(self, x_new: Tensor) -> Tensor:
+        """Latent covariance, (m, m): exact with a factor, else of rank at most s from the samples."""
+        operator = self._operator()
+        if self.factor is not None:
+            return self._exact_covariance(operator, x_new, diagonal=False)
+        deviation = self._batched(x_new, lambda x: self._mean_and_deviation(operator, x)[1])
+        return deviation @ deviation.T / self.n_samples
+
+    def _operator(self) -> ChunkedOperator:
+        return ChunkedOperator(self.x, self.kernel, self.theta)
+
+    def _mean_and_deviation(self, operator: ChunkedOperator, x: Tensor) -> tuple[Tensor, Tensor]:
+        """k v_y, (b,), and f_j − k ẑ_j, (b, s)."""
+        products = operator.cross_matmul(x, self.solution)
+        return products[:, 0], self.prior.evaluate(x, self.theta) - products[:, 1:]
+
+    def _exact_covariance(self, operator: ChunkedOperator, x: Tensor, *, diagonal: bool) -> Tensor:
+        """k(x, x) − k(x, X) H⁻¹ k(X, x) in float64, or its diagonal."""
+        assert self.factor is not None
+        double = ChunkedOperator(operator.x.double(), self.kernel, self.theta)
+        cross = double.kernel_between(x.double())  # (n, b)
+        half = torch.linalg.solve_triangular(self.factor, cross, upper=False)
+        if diagonal:
+            return (double.signal_variance - half.square().sum(0)).clamp_min_(0.0)
+        prior = ChunkedOperator(x.double(), self.kernel, self.theta).kernel_columns(slice(0, x.shape[0]))
+        return prior - half.T @ half
+
+    def _batched(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        # an exact variance holds n numbers per new point
+        size = self.batch_size if self.factor is None else max(1, min(self.batch_size, 2**26 // self.x.shape[0]))
+        parts = [f(x_new[rows]) for rows in ranges(x_new.shape[0], size)]
+        return torch.cat(parts) if parts else f(x_new)

@@ -1,0 +1,191 @@
+"""Standardisation of inputs and targets.
+
+Everything behind the public interface works in standardised units: each input column and the target have mean zero and
+standard deviation one over the training rows. Length scales, the noise and the signal are then all of order one, which
+is what the default hyperparameters, learning rates and noise floor assume. A :class:`Standardizer` is fitted on the
+training rows once, is applied to every later input, and brings predictions back to the user's units::
+
+    scaling = Standardizer.fit(X_train, y_train)
+    x, y = scaling.x(X_train), scaling.y(y_train)  # train in these units
+    mean, std = predict(scaling.x(X_new))
+    mean, std = scaling.y_back(mean), scaling.y_scale_back(std)  # answer in the user's
+
+All arithmetic is float64 whatever comes in: subtracting a large mean in float32 would lose the digits that carry the
+signal (a year column, a Unix time stamp). Cast to the working precision afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Standardizer"]
+
+FloatArray = NDArray[np.float64]
+
+#: A standard deviation below this fraction of the largest magnitude is rounding noise, not variation.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Standardizer:
+    """Affine maps between the user's units and standardised units.
+
+    Standard deviations use ``ddof = 0``, as in the paper's tables.
+
+    Parameters
+    ----------
+    x_mean, x_scale : ndarray of shape (d,)
+        What is subtracted from each input column and what it is then divided by; float64, scales positive.
+    y_mean, y_scale : float
+        The same for the target.
+    """
+
+    x_mean: FloatArray
+    x_scale: FloatArray
+    y_mean: float
+    y_scale: float
+
+    def __post_init__(self) -> None:
+        """Bring the fields to float64 and refuse what could not be undone (a scale of zero, a shape mismatch)."""
+        object.__setattr__(self, "x_mean", np.array(self.x_mean, dtype=np.float64))
+        object.__setattr__(self, "x_scale", np.array(self.x_scale, dtype=np.float64))
+        object.__setattr__(self, "y_mean", float(self.y_mean))
+        object.__setattr__(self, "y_scale", float(self.y_scale))
+        if self.x_mean.ndim != 1 or self.x_mean.shape != self.x_scale.shape:
+            raise ValueError(
+                f"x_mean and x_scale must be one-dimensional and of one length; "
+                f"got shapes {self.x_mean.shape} and {self.x_scale.shape}"
+            )
+        if not (np.all(self.x_scale > 0) and self.y_scale > 0):
+            raise ValueError("x_scale and y_scale must be positive; a constant column takes scale 1, not 0")
+
+    @classmethod
+    def fit(cls, X: ArrayLike, y: ArrayLike) -> Standardizer:
+        """Take means and standard deviations from training rows.
+
+        A constant input column gets scale 1: it carries no information, and dividing by zero, or by what rounding
+        left of zero, would turn it into noise that does.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Training inputs.
+        y : array-like of shape (n,)
+            Training targets.
+
+        Returns
+        -------
+        Standardizer
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit together, a value is not finite, or ``y`` is constant.
+        """
+        X = np.asarray(X, dtype=np.float64)
+        y = np.asarray(y, dtype=np.float64)
+        if X.ndim != 2:
+            raise ValueError(f"X must have shape (n, d); got {X.shape}")
+        if y.ndim != 1:
+            raise ValueError(f"y must have shape (n,); got {y.shape}")
+        if X.shape[0] != y.shape[0]:
+            raise ValueError(f"X and y must have the same number of rows; got {X.shape[0]} and {y.shape[0]}")
+        if y.size == 0:
+            raise ValueError("X and y have no rows; at least two training rows are needed")
+        for name, values in (("X", X), ("y", y)):
+            if not np.all(np.isfinite(values)):
+                raise ValueError(f"{name} contains NaN or infinity; drop or impute those rows first")
+
+        x_scale = X.std(axis=0)
+        x_scale[x_scale <= _ROUNDING * np.abs(X).max(axis=0)] = 1.0
+        y_scale = float(y.std())
+        if y_scale <= _ROUNDING * float(np.abs(y).max()):
+            raise ValueError(
+                f"y is constant (all {y.size} values equal {y[0]:g}): with constant targets there is nothing to learn. "
+                "Check that the right column was passed as y, or leave this target out."
+            )
+        return cls(X.mean(axis=0), x_scale, float(y.mean()), y_scale)
+
+    @classmethod
+    def identity(cls, d: int) -> Standardizer:
+        """Build the map that changes nothing, for data that is already in good units.
+
+        Parameters
+        ----------
+        d : int
+            Number of input columns.
+
+        Returns
+        -------
+        Standardizer
+        """
+        return cls(np.zeros(d), np.ones(d), 0.0, 1.0)
+
+    def x(self, X: ArrayLike) -> FloatArray:
+        """Standardise inputs.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d)
+            Inputs in the user's units.
+
+        Returns
+        -------
+        ndarray of shape (m, d)
+            A new float64 array.
+        """
+        X = np.asarray(X, dtype=np.float64)
+        d = self.x_mean.shape[0]
+        if X.ndim != 2 or X.shape[1] != d:
+            raise ValueError(f"X must have shape (m, {d}), as many columns as the training inputs; got {X.shape}")
+        return (X - self.x_mean) / self.x_scale
+
+    def y(self, y: ArrayLike) -> FloatArray:
+        """Standardise targets; any shape.
+
+        Parameters
+        ----------
+        y : array-like
+            Targets in the user's units.
+
+        Returns
+        -------
+        ndarray
+            A new float64 array of the same shape.
+        """
+        return np.asarray((np.asarray(y, dtype=np.float64) - self.y_mean) / self.y_scale)
+
+    def y_back(self, mean: ArrayLike) -> FloatArray:
+        """Bring values of the target (means, samples) back to the user's units; any shape.
+
+        Parameters
+        ----------
+        mean : array-like
+            Values in standardised units.
+
+        Returns
+        -------
+        ndarray
+            ``y_mean + y_scale * mean``, float64.
+        """
+        return np.asarray(self.y_mean + self.y_scale * np.asarray(mean, dtype=np.float64))
+
+    def y_scale_back(self, std: ArrayLike) -> FloatArray:
+        """Bring spreads of the target (standard deviations, errors) back to the user's units; any shape.
+
+        Differences are not shifted, only scaled; a variance needs the square of this.
+
+        Parameters
+        ----------
+        std : array-like
+            Standard deviations in standardised units.
+
+        Returns
+        -------
+        ndarray
+            ``y_scale * std``, float64.
+        """
+        return np.asarray(self.y_scale * np.asarray(std, dtype=np.float64))

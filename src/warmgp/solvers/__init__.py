@@ -1,0 +1,35 @@
+"""Solvers of H v = b for all systems at once, from any start, to a tolerance, within a budget of epochs."""
+
+from __future__ import annotations
+
+from warmgp.solvers.ap import AlternatingProjections
+from warmgp.solvers.base import Solver, SolveResult, StoppingRule
+from warmgp.solvers.cg import ConjugateGradients
+from warmgp.solvers.cholesky import Cholesky
+from warmgp.solvers.sgd import StochasticGradientDescent
+
+SOLVERS: dict[str, type[Solver]] = {
+    s.name: s for s in (Cholesky, ConjugateGradients, AlternatingProjections, StochasticGradientDescent)
+}
+
+
+def get_solver(solver: str | Solver) -> Solver:
+    """The solver of that name with its default options, or the solver itself."""
+    if isinstance(solver, Solver):
+        return solver
+    if solver not in SOLVERS:
+        raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))} or a Solver object, got {solver!r}")
+    return SOLVERS[solver]()
+
+
+__all__ = [
+    "SOLVERS",
+    "AlternatingProjections",
+    "Cholesky",
+    "ConjugateGradients",
+    "SolveResult",
+    "Solver",
+    "StochasticGradientDescent",
+    "StoppingRule",
+    "get_solver",
+]

@@ -1,0 +1,250 @@
+"""What every solver of H v = b shares: the stopping rule, the result, normalised systems and honest convergence.
+
+A batch of systems is one matrix b = [y, b_1 … b_s]: its first column is the mean system, the others are probes.
+Each system is scaled to unit norm, so a residual is relative to its target. Converged means that the residual of the
+mean system *and* the average residual of the probes are at most ``tol`` — in a residual computed afresh from H, not
+only in the one that the iteration carries along.
+
+Epochs count entries of H applied in products, divided by n². Iterations and overhead (the residual of a warm start,
+checks of the true residual) are counted apart; ``max_epochs`` limits the iterations.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warmgp.operators.base import KernelOperator
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """When a solve may stop.
+
+    Attributes
+    ----------
+    tol : float
+        Relative residual that both the mean system and the average probe must reach.
+    max_epochs : float or None
+        Budget for the iterations; None means until ``tol``, or until the solver makes no more progress.
+    """
+
+    tol: float = 0.01
+    max_epochs: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.tol, int | float) and math.isfinite(self.tol) and self.tol > 0):
+            raise ValueError(f"tol must be a positive number, got {self.tol!r}")
+        if self.max_epochs is not None and not (isinstance(self.max_epochs, int | float) and self.max_epochs > 0):
+            raise ValueError(f"max_epochs must be a positive number or None, got {self.max_epochs!r}")
+
+    def allows(self, epochs: float) -> bool:
+        """Whether the iterations may use that many epochs in all."""
+        return self.max_epochs is None or epochs <= self.max_epochs * (1 + 1e-9)
+
+
+@dataclass(frozen=True)
+class SolveResult:
+    """What a solve did, and how far it got.
+
+    Attributes
+    ----------
+    solution : Tensor, (n, 1 + s)
+    residual_mean, residual_probes : float
+        Relative residual of the first system; average over the other systems (0 where there are none).
+    residual_checked : bool
+        Whether those are the true residual, computed from H, or the one that the iteration carried.
+    iterations : int
+    iteration_epochs, overhead_epochs : float
+    converged : bool
+        True only with a checked residual.
+    stop_reason : str
+        "converged", "budget", "stagnated" or "diverged".
+    seconds : float
+    state : Any
+        What the next solve may reuse; pass it back as ``state``.
+    notes : tuple of str
+        What a user should know: a lowered learning rate, say.
+    """
+
+    solution: Tensor
+    residual_mean: float
+    residual_probes: float
+    residual_checked: bool
+    iterations: int
+    iteration_epochs: float
+    overhead_epochs: float
+    converged: bool
+    stop_reason: str
+    seconds: float
+    state: Any = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def epochs(self) -> float:
+        """All entries of H applied, divided by n²."""
+        return self.iteration_epochs + self.overhead_epochs
+
+
+@dataclass
+class Progress:
+    """The books of one running solve: normalised systems, residual, epochs, and whether to stop.
+
+    ``v`` and ``r`` belong to the normalised systems H v = b/|b|. A solver changes them in place or replaces them, and
+    calls :meth:`finished` with its current norms before every iteration.
+    """
+
+    operator: KernelOperator
+    rule: StoppingRule
+    b: Tensor
+    v: Tensor
+    r: Tensor
+    scale: Tensor
+    checked: bool = True  # whether r is the true residual of v
+    iterations: int = 0
+    iteration_epochs: float = 0.0
+    overhead_epochs: float = 0.0
+    stop_reason: str = ""
+    notes: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+    _best_check: float = math.inf
+    _strikes: int = 0
+
+    @classmethod
+    def begin(cls, operator: KernelOperator, targets: Tensor, start: Tensor | None, rule: StoppingRule) -> Progress:
+        """Check the arguments, normalise, and compute the first residual: free from zero, one epoch otherwise."""
+        if targets.ndim != 2 or targets.shape[0] != operator.n or targets.shape[1] == 0:
+            raise ValueError(f"targets must have shape ({operator.n}, 1 + s), got {tuple(targets.shape)}")
+        if targets.dtype != operator.dtype or targets.device != operator.device:
+            raise ValueError(
+                f"targets must be {operator.dtype} on {operator.device} like the operator, "
+                f"got {targets.dtype} on {targets.device}"
+            )
+        if not bool(torch.isfinite(targets).all()):
+            raise ValueError("targets must be finite, got NaN or infinity")
+        scale = torch.linalg.vector_norm(targets, dim=0)
+        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        b = targets / scale
+        if start is None:
+            return cls(operator, rule, b, torch.zeros_like(b), b.clone(), scale)
+        if start.shape != targets.shape:
+            raise ValueError(f"start must have the targets' shape {tuple(targets.shape)}, got {tuple(start.shape)}")
+        v = start.to(b) / scale
+        return cls(operator, rule, b, v, b - operator.matmul(v), scale, overhead_epochs=1.0)
+
+    def norms(self) -> tuple[float, float]:
+        """(mean residual, average probe residual) of r."""
+        return summarise(torch.linalg.vector_norm(self.r, dim=0))
+
+    def refresh(self) -> None:
+        """Replace r by the true residual of v, for one epoch."""
+        self.r = self.b - self.operator.matmul(self.v)
+        self.overhead_epochs += 1.0
+        self.checked = True
+
+    def finished(self, norms: tuple[float, float], next_epochs: float) -> bool:
+        """Whether to stop before an iteration that costs ``next_epochs``; sets ``stop_reason``.
+
+        A residual that says converged is checked against H first. When the check fails the solver goes on from the
+        true residual; after five checks that were no better than the best before them it gives up, because then
+        rounding, not iterations, is the limit.
+        """
+        worst = max(norms)
+        if worst <= self.rule.tol:
+            if self.checked:
+                self.stop_reason = "converged"
+                return True
+            self.refresh()
+            worst = max(self.norms())
+            if worst <= self.rule.tol:
+                self.stop_reason = "converged"
+                return True
+            if worst > 0.99 * self._best_check:
+                self._strikes += 1
+            self._best_check = min(worst, self._best_check)
+            if self._strikes >= 5:
+                self.stop_reason = "stagnated"
+                return True
+        if not self.rule.allows(self.iteration_epochs + next_epochs):
+            self.stop_reason = "budget"
+            return True
+        return False
+
+    def count(self, epochs: float) -> None:
+        """Book one iteration."""
+        self.iterations += 1
+        self.iteration_epochs += epochs
+        self.checked = False
+
+    def result(self, state: Any = None) -> SolveResult:
+        mean, probes = self.norms()
+        return SolveResult(
+            solution=self.v * self.scale,
+            residual_mean=mean,
+            residual_probes=probes,
+            residual_checked=self.checked,
+            iterations=self.iterations,
+            iteration_epochs=self.iteration_epochs,
+            overhead_epochs=self.overhead_epochs,
+            converged=self.stop_reason == "converged",
+            stop_reason=self.stop_reason,
+            seconds=time.perf_counter() - self.started,
+            state=state,
+            notes=tuple(self.notes),
+        )
+
+
+def summarise(norms: Tensor) -> tuple[float, float]:
+    """(first, mean of the others) of per-system norms (1 + s,), with one transfer from the device."""
+    values = norms.tolist()
+    return values[0], (sum(values[1:]) / (len(values) - 1) if len(values) > 1 else 0.0)
+
+
+def factor_or_raise(matrix: Tensor, what: str) -> Tensor:
+    """Lower Cholesky factor in float64, with the remedy in the error where there is none."""
+    factor, info = torch.linalg.cholesky_ex(matrix.double())
+    if int(info) != 0:
+        raise torch.linalg.LinAlgError(
+            f"{what} is not positive definite (Cholesky failed at row {int(info)} of {matrix.shape[0]}): "
+            f"use dtype=float64, raise noise_floor, or remove near-duplicate rows"
+        )
+    return factor
+
+
+class Stall:
+    """Notices that the best residual has not fallen by 1% within a number of epochs."""
+
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
+        self.best = math.inf
+        self.since = 0.0
+
+    def update(self, worst: float, epochs: float) -> bool:
+        if worst < 0.99 * self.best:
+            self.best, self.since = worst, epochs
+        return epochs - self.since > self.patience
+
+
+class Solver(ABC):
+    """A method for H v = b. Implementations are frozen dataclasses of their options."""
+
+    name: str
+
+    @abstractmethod
+    def solve(
+        self,
+        operator: KernelOperator,
+        targets: Tensor,
+        start: Tensor | None = None,
+        *,
+        rule: StoppingRule,
+        generator: torch.Generator | None = None,
+        state: Any = None,
+    ) -> SolveResult:
+        """Solve H v = b for all columns of ``targets`` (n, 1 + s), from ``start`` or zero."""

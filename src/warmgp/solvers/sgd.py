@@ -1,0 +1,159 @@
+"""Stochastic gradient descent on random rows with momentum (the paper's algorithm 3), with a rate that looks after itself.
+
+Each iteration takes a batch of b rows i of the normalised system, g[i] = (H v − b)[i] and zero elsewhere, then
+
+    m ← ρ m − γ/b · g,     v ← v + m        (dense in v).
+
+The residual is not a by-product: an estimate of it is kept and overwritten on the rows of each batch. Batches run
+through a fresh permutation every epoch, so that no row of the estimate is older than two epochs. When the estimate says
+converged, the true residual decides.
+
+``learning_rate="auto"`` follows the paper's rule without its grid search: it begins at the top of the grid and, whenever
+the residual explodes or stalls, goes back to the last good iterate with the next smaller rate. What it finds is the
+state of the next solve.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from warmgp.operators.base import KernelOperator
+from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule
+
+logger = logging.getLogger(__name__)
+
+RATES = (100.0, 90.0, 80.0, 70.0, 60.0, 50.0, 30.0, 20.0, 10.0, 5.0)
+"""The paper's grid. Below it the rate is halved."""
+
+EXPLODED = 10.0
+"""Times the residual at the last good iterate: transients of the momentum stay below, divergence does not."""
+
+
+@dataclass(frozen=True)
+class SGDState:
+    """The learning rate that the last solve ended with."""
+
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class StochasticGradientDescent(Solver):
+    """SGD on rows of H. An iteration on b rows is b/n of an epoch.
+
+    Parameters
+    ----------
+    batch_size : int
+    learning_rate : float or "auto"
+        Of the normalised system, divided by the batch size. A fixed rate that diverges ends the solve at the last good
+        iterate with ``stop_reason="diverged"``; "auto" lowers it and goes on, with a note.
+    momentum : float
+    stall_epochs : float
+        Without 1% of progress for that many epochs a smaller rate is tried ("auto"), or the solve gives up.
+    large_n : int
+        From this size on "auto" halves the rate it found before the next solve: larger problems diverge more easily
+        when θ moves (the paper's rule).
+    """
+
+    batch_size: int = 500
+    learning_rate: float | str = "auto"
+    momentum: float = 0.9
+    stall_epochs: float = 100.0
+    large_n: int = 50_000
+
+    name = "sgd"
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
+        rate = self.learning_rate
+        if rate != "auto" and not (isinstance(rate, int | float) and math.isfinite(rate) and rate > 0):
+            raise ValueError(f'learning_rate must be a positive number or "auto", got {rate!r}')
+
+    def solve(
+        self,
+        operator: KernelOperator,
+        targets: Tensor,
+        start: Tensor | None = None,
+        *,
+        rule: StoppingRule,
+        generator: torch.Generator | None = None,
+        state: SGDState | None = None,
+    ) -> SolveResult:
+        if generator is None:
+            raise ValueError("SGD draws random batches: pass generator=torch.Generator()")
+        progress = Progress.begin(operator, targets, start, rule)
+        automatic = self.learning_rate == "auto"
+        if not automatic:
+            rate = float(self.learning_rate)
+        else:
+            rate = state.learning_rate if isinstance(state, SGDState) else RATES[0]
+        first_search = automatic and state is None
+        n, b = operator.n, min(self.batch_size, operator.n)
+        batches: list[Tensor] = []
+        momentum = torch.zeros_like(progress.v)
+        good = progress.v.clone()
+        good_worst = max(progress.norms())
+        stall = Stall(self.stall_epochs)
+        next_check = 0.0  # iteration epochs before which a failed check is not repeated
+        next_snapshot = 1.0
+
+        while True:
+            norms = progress.norms()
+            worst = max(norms)
+            exploded = not math.isfinite(worst) or worst > EXPLODED * good_worst
+            stalled = stall.update(worst, progress.iteration_epochs)
+            if exploded or stalled:
+                progress.v = good.clone()
+                progress.refresh()
+                if not automatic or rate < 1e-6:
+                    progress.stop_reason = "diverged" if exploded else "stagnated"
+                    break
+                smaller = _next_rate(rate)
+                why = "diverged" if exploded else "stalled"
+                progress.notes.append(
+                    f"SGD {why} at learning rate {rate:g} after {progress.iteration_epochs:.1f} epochs; "
+                    f"went back to the last good iterate with {smaller:g}"
+                )
+                logger.info(progress.notes[-1])
+                rate = smaller
+                momentum.zero_()
+                batches.clear()
+                stall = Stall(self.stall_epochs)
+                stall.since = progress.iteration_epochs
+                norms = progress.norms()
+                good_worst = max(norms)
+            if not batches:
+                batches = list(torch.randperm(n, generator=generator).to(operator.device).split(b))
+            cost = batches[-1].numel() / n
+            may_check = progress.checked or progress.iteration_epochs >= next_check
+            if progress.finished(norms if may_check else (math.inf, math.inf), cost):
+                break
+            if progress.checked and progress.iterations:  # a check failed, or a fallback
+                next_check = progress.iteration_epochs + 1.0
+                if max(progress.norms()) < good_worst:
+                    good, good_worst = progress.v.clone(), max(progress.norms())
+            elif progress.iteration_epochs >= next_snapshot and worst < good_worst:
+                good, good_worst = progress.v.clone(), worst
+                next_snapshot = progress.iteration_epochs + 1.0
+            rows = batches.pop()
+            g = operator.rows_matmul(rows, progress.v) - progress.b[rows]
+            momentum *= self.momentum
+            momentum.index_add_(0, rows, g, alpha=-rate / b)
+            progress.v += momentum
+            progress.r[rows] = -g
+            progress.count(cost)
+        if first_search and operator.n >= self.large_n:
+            rate /= 2
+        return progress.result(SGDState(rate))
+
+
+def _next_rate(rate: float) -> float:
+    """The next smaller rate of the grid; below the grid, half."""
+    return next((r for r in RATES if r < rate * (1 - 1e-9)), rate / 2)
