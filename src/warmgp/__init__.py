@@ -1,3 +1,55 @@
-"""warmgp: Gaussian-process regression on ten thousand to millions of points."""
+"""warmgp: Gaussian-process regression on ten thousand to millions of points.
+
+``GPRegressor`` is all most people need. Researchers compose the parts: an operator (H = K + σ²I), a solver, a gradient
+estimator and ``train``.
+"""
+
+from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
+from warmgp.operators import ChunkedOperator, DenseOperator, KernelOperator
+from warmgp.posterior import Posterior
+from warmgp.regressor import ConvergenceWarning, GPRegressor
+from warmgp.solvers import (
+    AlternatingProjections,
+    Cholesky,
+    ConjugateGradients,
+    Solver,
+    SolveResult,
+    StochasticGradientDescent,
+    StoppingRule,
+)
+from warmgp.training import StepRecord, TrainingOptions, TrainingResult, TrainingState, train
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "RBF",
+    "AlternatingProjections",
+    "Cholesky",
+    "ChunkedOperator",
+    "ConjugateGradients",
+    "ConvergenceWarning",
+    "DenseOperator",
+    "Exact",
+    "GPRegressor",
+    "GradientEstimator",
+    "Hyperparameters",
+    "Kernel",
+    "KernelOperator",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Pathwise",
+    "Posterior",
+    "SolveResult",
+    "Solver",
+    "Standard",
+    "StepRecord",
+    "StochasticGradientDescent",
+    "StoppingRule",
+    "TrainingOptions",
+    "TrainingResult",
+    "TrainingState",
+    "train",
+]

@@ -31,8 +31,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
+from warmgp.kernels import get_kernel
 from warmgp.scaling import Standardizer
 
 __all__ = ["UCI_NAMES", "DownloadError", "Split", "fetch", "gp_sample", "surface", "uci"]
@@ -366,14 +368,6 @@ def surface(
     return X, _surface(X) + noise * rng.standard_normal(n), _surface
 
 
-#: Kernels as functions of the scaled distance r (an array it may not change), one at r = 0.
-_PROFILES: Mapping[str, Callable[[FloatArray], FloatArray]] = {
-    "rbf": lambda r: np.exp(-0.5 * r**2),
-    "matern12": lambda r: np.exp(-r),
-    "matern32": lambda r: (1.0 + np.sqrt(3.0) * r) * np.exp(-np.sqrt(3.0) * r),
-    "matern52": lambda r: (1.0 + np.sqrt(5.0) * r + 5.0 / 3.0 * r**2) * np.exp(-np.sqrt(5.0) * r),
-}
-
 _MAX_DENSE = 5000
 #: Least value added to the kernel's diagonal: without it a smooth kernel of thousands of points is not numerically
 #: positive definite. It stands for noise of standard deviation 3e-5.
@@ -420,8 +414,7 @@ def gp_sample(
     noise = _noise(noise)
     if n > _MAX_DENSE:
         raise ValueError(f"n must be at most {_MAX_DENSE}, since an exact draw factorises an n x n matrix; got {n}")
-    if kernel not in _PROFILES:
-        raise ValueError(f"unknown kernel {kernel!r}; available: {', '.join(_PROFILES)}")
+    profile = get_kernel(kernel).profile
     scales = np.asarray(length_scale, dtype=np.float64)
     if scales.shape not in {(), (d,)} or not np.all((scales > 0) & np.isfinite(scales)):
         raise ValueError(f"length_scale must be positive and finite, one number or {d} of them; got {scales.tolist()}")
@@ -432,7 +425,7 @@ def gp_sample(
     squares = (Z**2).sum(axis=1)
     distances = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2.0 * (Z @ Z.T), 0.0))
     np.fill_diagonal(distances, 0.0)  # the expanded square leaves rounding there, and its root is not small
-    covariance = _PROFILES[kernel](distances)
+    covariance = profile(torch.from_numpy(distances)).numpy()
     covariance[np.diag_indices(n)] += max(noise**2, _JITTER)
     # One factor of kernel plus noise: the sum of function and noise has exactly this covariance.
     return X, np.linalg.cholesky(covariance) @ rng.standard_normal(n)

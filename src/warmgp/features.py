@@ -22,6 +22,7 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import KernelOperator, default_tile_entries, ranges
+from warmgp.operators.chunked import ChunkedOperator
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ class FeaturePrior:
         m = n_features // 2
         frequencies = kernel.sample_frequencies(m, d, generator)
         weights = torch.randn(2, m, n_functions, dtype=torch.float64, generator=generator)
-        place = {"device": device, "dtype": dtype}
-        return cls(frequencies.to(**place), weights[0].to(**place), weights[1].to(**place))
+        parts = (frequencies, weights[0], weights[1])
+        return cls(*(part.to(device=device, dtype=dtype) for part in parts))
 
     @property
     def n_features(self) -> int:
@@ -74,7 +75,7 @@ class FeaturePrior:
         m = self.frequencies.shape[0]
         scaled = x / theta.length_scales.to(x)
         out = x.new_zeros(x.shape[0], self.n_functions)
-        width = min(m, max(1, tile_entries // min(x.shape[0], 2048)))
+        width = min(m, max(1, tile_entries // max(1, min(x.shape[0], 2048))))
         for pairs in ranges(m, width):
             frequencies = self.frequencies[pairs].T.to(x)
             sin_weights, cos_weights = self.sin_weights[pairs].to(x), self.cos_weights[pairs].to(x)
@@ -103,6 +104,8 @@ class ExactPrior:
 
     def evaluate(self, operator: KernelOperator) -> Tensor:
         """f(x) at the operator's own points and θ, (n, s)."""
-        K = operator.kernel_columns(slice(0, operator.n)).double()
+        double = ChunkedOperator(operator.x.double(), operator.kernel, operator.theta)
+        K = double.kernel_columns(slice(0, operator.n))
+        operator.entries_evaluated += double.entries_evaluated
         K.diagonal().add_(1e-10 * operator.signal_variance)  # K alone may be singular (duplicated rows)
         return (torch.linalg.cholesky(K) @ self.normal.to(K)).to(operator.dtype)

@@ -6,8 +6,8 @@ A kernel is three functions of the scaled distance r, and a spectral density:
 - ``derivative``     k′(r);
 - ``length_weight``  ω(r) = −k′(r)/r, because ∂k/∂ℓ_j = ω(r) (x_j − x'_j)² / ℓ_j³. It is finite at r = 0 except for
   Matérn-1/2, which is not differentiable there: coincident pairs count zero, like the factor (x_j − x'_j)² says;
-- ``spectral_log_density`` and ``sample_frequencies``: the density p(ω) with k(r) = E_p[cos(ω·δ)], |δ| = r. It is N(0, I)
-  for RBF and a multivariate t with 2ν degrees of freedom for Matérn-ν.
+- ``spectral_log_density`` and ``sample_frequencies``: the density p(ω) with k(r) = E_p[cos(ω·δ)], |δ| = r. It is
+  N(0, I) for RBF and a multivariate t with 2ν degrees of freedom for Matérn-ν.
 
 To add a kernel, subclass :class:`Kernel` and fill in the three functions and the spectrum.
 """

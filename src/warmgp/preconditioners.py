@@ -44,15 +44,15 @@ class PivotedCholesky:
     """P⁻¹ for one operator. Build it with :meth:`build`, carry it to the next θ with :meth:`moved_to`."""
 
     def __init__(self, unit_factor: Tensor, operator: KernelOperator, rank: int) -> None:
-        self.unit_factor = unit_factor  # (n, k), for signal 1
+        # float64 throughout: at low noise (r − L…) cancels, and a float32 P⁻¹ would not be positive definite
+        self.unit_factor = unit_factor.double()  # (n, k), for signal 1
+        self.dtype = operator.dtype
         self.rank = rank  # what was asked for; the factor may have fewer columns
         self.length_scales = operator.theta.length_scales
         self.kernel = operator.kernel.name
         self.noise_variance = operator.noise_variance
         self.signal_variance = operator.signal_variance
-        # (σ²I + LᵀL) in float64: small, and the place where digits are lost first
-        L = unit_factor.double()
-        inner = operator.signal_variance * (L.T @ L)
+        inner = operator.signal_variance * (self.unit_factor.T @ self.unit_factor)
         inner.diagonal().add_(operator.noise_variance)
         self._inner_factor = torch.linalg.cholesky(inner)
 
@@ -66,7 +66,7 @@ class PivotedCholesky:
             self.rank == rank
             and self.kernel == operator.kernel.name
             and self.unit_factor.shape[0] == operator.n
-            and self.unit_factor.dtype == operator.dtype
+            and self.dtype == operator.dtype
             and self.unit_factor.device == operator.device
             and torch.equal(self.length_scales, operator.theta.length_scales)
         )
@@ -77,6 +77,6 @@ class PivotedCholesky:
 
     def solve(self, R: Tensor) -> Tensor:
         """P⁻¹ R, (n, c)."""
-        inner = (self.unit_factor.T @ R).double()
-        correction = torch.cholesky_solve(inner, self._inner_factor).mul_(self.signal_variance)
-        return (R - self.unit_factor @ correction.to(R)) / self.noise_variance
+        R64 = R.double()
+        correction = torch.cholesky_solve(self.unit_factor.T @ R64, self._inner_factor).mul_(self.signal_variance)
+        return ((R64 - self.unit_factor @ correction) / self.noise_variance).to(R.dtype)

@@ -75,6 +75,11 @@ class TrainingOptions:
         if isinstance(self.gradient, Exact) and not isinstance(self.solver, Cholesky):
             raise ValueError(f'gradient="exact" needs solver="cholesky", got solver={self.solver.name!r}')
 
+    @property
+    def starts_warm(self) -> bool:
+        """Whether a solve starts from the last solution. The exact gradient needs a factor, so it never does."""
+        return self.warm_start and not isinstance(self.gradient, Exact)
+
 
 @dataclass(frozen=True)
 class StepRecord:
@@ -96,6 +101,10 @@ class StepRecord:
     notes: tuple[str, ...] = ()
     log_marginal_likelihood: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        """``record["noise_scale"]`` reads like ``record.noise_scale``."""
+        return getattr(self, name)
 
 
 @dataclass(frozen=True)
@@ -187,7 +196,7 @@ def train(
         while state.step < options.n_steps:
             operator = operator.at(state.theta)
             state = take_step(operator, y, options, state, generator)
-            if any([callback(state.history[-1], state) for callback in callbacks]):
+            if _wants_stop(callbacks, state):
                 stopped = "callback"
                 break
     except KeyboardInterrupt:
@@ -217,9 +226,15 @@ def train_only(
     state = initial_state(operator, options)
     while state.step < options.n_steps:
         state = take_step(operator.at(state.theta), y, options, state, generator)
-        if any([callback(state.history[-1], state) for callback in callbacks]):
+        if _wants_stop(callbacks, state):
             break
     return state
+
+
+def _wants_stop(callbacks: Sequence[Callback], state: TrainingState) -> bool:
+    """Call every callback; whether one of them asked to stop."""
+    answers = [callback(state.history[-1], state) for callback in callbacks]
+    return any(answers)
 
 
 def initial_state(operator: KernelOperator, options: TrainingOptions) -> TrainingState:
@@ -255,7 +270,7 @@ def take_step(
     result = options.solver.solve(
         operator,
         targets,
-        state.solution if options.warm_start else None,
+        state.solution if options.starts_warm else None,
         rule=options.rule,
         generator=generator,
         state=state.solver_state,
@@ -319,18 +334,14 @@ def finish(
     Probes that are functions and were kept are used again, from their last solutions. Otherwise (standard or exact
     estimator, exact prior samples, no warm start) new random-feature functions are drawn, and only v_y starts warm.
     """
-    keep = options.warm_start and _has_samples(state)
-    draw: PathwiseDraw
-    if keep:
-        draw = state.draw
-        pathwise = Pathwise(draw.noise.shape[1], draw.prior.n_features)
-        start = state.solution
+    n_features = options.gradient.n_features if isinstance(options.gradient, Pathwise) else options.n_features
+    pathwise = Pathwise(options.gradient.n_probes or options.n_samples, n_features)
+    start = None
+    if options.starts_warm and _has_samples(state):
+        draw, start = state.draw, state.solution
     else:
-        own = options.gradient.n_features if isinstance(options.gradient, Pathwise) else options.n_features
-        pathwise = Pathwise(options.gradient.n_probes or options.n_samples, own)
         draw = pathwise.draw(operator, generator)
-        start = None
-        if options.warm_start and state.solution is not None:
+        if options.starts_warm and state.solution is not None:
             start = torch.zeros(operator.n, 1 + pathwise.n_probes, dtype=operator.dtype, device=operator.device)
             start[:, 0] = state.solution[:, 0]
     final = options.solver.solve(

@@ -12,8 +12,11 @@ class ChunkedOperator(KernelOperator):
 
     def matmul(self, V: Tensor) -> Tensor:
         out = self.noise_variance * V
-        for rows, columns in self._tiles(self.n):
-            out[rows] += self._kernel(rows, columns) @ V[columns]
+        for rows, columns in self._upper_tiles():
+            tile = self._kernel(rows, columns)
+            out[rows] += tile @ V[columns]
+            if columns.start > rows.start:  # K is symmetric: the same tile serves across the diagonal
+                out[columns] += tile.T @ V[rows]
         return out
 
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
@@ -37,7 +40,7 @@ class ChunkedOperator(KernelOperator):
         if isinstance(index, slice):
             H.diagonal().add_(self.noise_variance)
         else:
-            H += self.noise_variance * (index[:, None] == index)
+            H += self.noise_variance * (index[:, None] == index).to(H.dtype)
         return H
 
     def _strips(self, index: Index) -> list[slice]:

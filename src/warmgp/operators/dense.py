@@ -22,8 +22,10 @@ class DenseOperator(KernelOperator):
         """The whole matrix, (n, n). Do not write into it."""
         if self._H is None:
             H = torch.empty(self.shape, dtype=self.dtype, device=self.device)
-            for rows, columns in self._tiles(self.n):
-                H[rows, columns] = self._kernel(rows, columns)
+            for rows, columns in self._upper_tiles():
+                tile = self._kernel(rows, columns)
+                H[rows, columns] = tile
+                H[columns, rows] = tile.T
             H.diagonal().add_(self.noise_variance)
             self._H = H
         return self._H

@@ -1,16 +1,16 @@
-"""Stochastic gradient descent on random rows with momentum (the paper's algorithm 3), with a rate that looks after itself.
+"""Stochastic gradient descent on random rows with momentum (the paper's algorithm 3).
 
 Each iteration takes a batch of b rows i of the normalised system, g[i] = (H v − b)[i] and zero elsewhere, then
 
     m ← ρ m − γ/b · g,     v ← v + m        (dense in v).
 
 The residual is not a by-product: an estimate of it is kept and overwritten on the rows of each batch. Batches run
-through a fresh permutation every epoch, so that no row of the estimate is older than two epochs. When the estimate says
-converged, the true residual decides.
+through a fresh permutation every epoch, so that no row of the estimate is older than two epochs. When the estimate
+says converged, the true residual decides.
 
-``learning_rate="auto"`` follows the paper's rule without its grid search: it begins at the top of the grid and, whenever
-the residual explodes or stalls, goes back to the last good iterate with the next smaller rate. What it finds is the
-state of the next solve.
+``learning_rate="auto"`` follows the paper's rule without its grid search: it begins at the top of the grid and,
+whenever the residual explodes or stalls, goes back to the last good iterate with the next smaller rate. What it finds
+is the state of the next solve.
 """
 
 from __future__ import annotations

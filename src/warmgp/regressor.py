@@ -1,0 +1,283 @@
+"""GPRegressor: the scikit-learn estimator over everything below it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import numbers
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import sklearn.exceptions
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from warmgp.gradient import Exact
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.initialisation import subset_heuristic
+from warmgp.kernels import Kernel, get_kernel
+from warmgp.operators import make_operator
+from warmgp.planner import Plan, make_plan
+from warmgp.progress import ProgressBar
+from warmgp.scaling import Standardizer
+from warmgp.solvers import Solver
+from warmgp.training import Callback, TrainingOptions, TrainingResult, train
+
+FloatArray = NDArray[np.float64]
+
+
+class ConvergenceWarning(sklearn.exceptions.ConvergenceWarning):
+    """The final solve did not reach the tolerance."""
+
+
+class GPRegressor(RegressorMixin, BaseEstimator):
+    """Gaussian-process regression for ten thousand to millions of points.
+
+    Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
+    the last step's solutions, and whose probes become posterior samples. Small data are trained exactly. Every "auto"
+    is decided once, before training, and readable afterwards: ``print(model.plan_)``.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "matern12", "matern32", "matern52"} or Kernel
+    ard : bool
+        One length scale per input column, or one for all.
+    solver : {"auto", "cholesky", "cg", "ap", "sgd"} or Solver
+    gradient : {"auto", "exact", "standard", "pathwise"}
+        "auto" is exact with Cholesky, pathwise otherwise.
+    solver_warm_start : bool
+        Start each solve at the last step's solutions, with probes frozen.
+    n_probes : int
+        Probe vectors, which are also the posterior samples behind ``std``.
+    n_features : int or "auto"
+        Random features of the prior functions, an even number.
+    tol : float
+        Relative residual at which a solve has converged.
+    max_epochs : float, None or "auto"
+        Budget of a solve in epochs (products with the whole kernel matrix); None means until ``tol``.
+    n_steps, learning_rate : number or "auto"
+        Of Adam: 100 steps of 0.1 below 50,000 points, 30 of 0.03 above.
+    init : {"auto", "ones", "subset"} or Hyperparameters
+        In standardised units. "subset" averages exact fits of neighbourhoods.
+    noise_floor : float
+        Least noise scale, in standardised units.
+    standardize : bool
+        Centre and scale inputs and targets, and undo it in predictions.
+    device : "auto", "cpu", "cuda", …
+    dtype : {"auto", "float32", "float64"}
+    memory_budget : int or None
+        Bytes that training may use; None for what is free.
+    callbacks : sequence of callables
+        Called with (record, state) after every step; one that returns True ends training.
+    verbose : bool
+        Show a progress bar.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    hyperparameters_ : Hyperparameters
+        In standardised units.
+    history_ : list of StepRecord
+    plan_ : Plan
+    n_steps_ : int
+        Steps done.
+    converged_ : bool
+        Whether the final solve met ``tol``.
+    log_marginal_likelihood_value_ : float or None
+        At the final hyperparameters and in standardised units, where training was exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from warmgp import GPRegressor
+    >>> X = np.linspace(0, 6, 200)[:, None]
+    >>> model = GPRegressor(n_steps=50, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> mean, std = model.predict([[1.5]], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(1.5)) < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "matern32",
+        *,
+        ard: bool = True,
+        solver: str | Solver = "auto",
+        gradient: str = "auto",
+        solver_warm_start: bool = True,
+        n_probes: int = 64,
+        n_features: int | str = "auto",
+        tol: float = 0.01,
+        max_epochs: float | str | None = "auto",
+        n_steps: int | str = "auto",
+        learning_rate: float | str = "auto",
+        init: str | Hyperparameters = "auto",
+        noise_floor: float = 1e-4,
+        standardize: bool = True,
+        device: str | torch.device = "auto",
+        dtype: str | torch.dtype = "auto",
+        memory_budget: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.ard = ard
+        self.solver = solver
+        self.gradient = gradient
+        self.solver_warm_start = solver_warm_start
+        self.n_probes = n_probes
+        self.n_features = n_features
+        self.tol = tol
+        self.max_epochs = max_epochs
+        self.n_steps = n_steps
+        self.learning_rate = learning_rate
+        self.init = init
+        self.noise_floor = noise_floor
+        self.standardize = standardize
+        self.device = device
+        self.dtype = dtype
+        self.memory_budget = memory_budget
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.random_state = random_state
+
+    # -- fitting -----------------------------------------------------------------------------------------------------
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on inputs X (n, d) and targets y (n,)."""
+        kernel = get_kernel(self.kernel)
+        self._check_numbers()
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        y = np.asarray(y, dtype=np.float64)
+        n, d = X.shape
+        plan = self._make_plan(n)
+        options = TrainingOptions(
+            plan.solver,
+            plan.gradient,
+            rule=plan.rule,
+            n_steps=plan.n_steps,
+            learning_rate=plan.learning_rate,
+            warm_start=self.solver_warm_start,
+            noise_floor=self.noise_floor,
+            n_features=plan.n_features,
+            n_samples=self.n_probes,
+        )
+        if isinstance(self.init, Hyperparameters):
+            self.init.check_dimension(d)
+        scaler = Standardizer.fit(X, y) if self.standardize else Standardizer.identity(d)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        generator = torch.Generator().manual_seed(int(seed))
+        x_tensor = torch.as_tensor(scaler.x(X)).to(device=plan.device, dtype=plan.dtype)
+        y_tensor = torch.as_tensor(scaler.y(y)).to(device=plan.device, dtype=plan.dtype)
+        theta = self._initial(plan, x_tensor, y_tensor, kernel, generator)
+        operator = make_operator(plan.operator, x_tensor, kernel, theta)
+        with contextlib.ExitStack() as stack:
+            callbacks = list(self.callbacks)
+            if self.verbose:
+                callbacks.append(stack.enter_context(ProgressBar(plan.n_steps)))
+            result = train(operator, y_tensor, options, generator=generator, callbacks=callbacks)
+        self.plan_ = plan
+        self._scaler = scaler
+        self._accept(result, y_tensor)
+        return self
+
+    def _accept(self, result: TrainingResult, y: torch.Tensor) -> None:
+        """Publish what training found, and warn where the final solve fell short."""
+        final = result.final
+        self._posterior = result.posterior
+        self.hyperparameters_ = result.theta
+        self.history_ = list(result.history)
+        self.n_steps_ = len(self.history_)
+        self.converged_ = final.converged
+        self.log_marginal_likelihood_value_ = None
+        factor = result.posterior.factor
+        if isinstance(self.plan_.gradient, Exact) and factor is not None:
+            fit = float(y.double() @ result.posterior.solution[:, 0].double())
+            log_det = 2.0 * float(torch.log(factor.diagonal()).sum())
+            self.log_marginal_likelihood_value_ = -0.5 * (fit + log_det + y.numel() * math.log(2 * math.pi))
+        if not final.converged:
+            budget = self.plan_.rule.max_epochs
+            remedy = {
+                "budget": f"raise max_epochs (now {budget:g}) or n_steps" if budget else "",
+                "stagnated": 'use dtype="float64" or a higher noise_floor',
+                "diverged": 'use solver="ap" or a smaller learning rate of the solver',
+            }.get(final.stop_reason, "")
+            warnings.warn(
+                f"the final solve stopped ({final.stop_reason}) at relative residuals {final.residual_mean:.3g} (mean) and "
+                f"{final.residual_probes:.3g} (samples), above tol={self.plan_.rule.tol:g}. Predictions are usable but "
+                f"not solved to tolerance; to improve them, {remedy}.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _make_plan(self, n: int) -> Plan:
+        return make_plan(
+            n,
+            solver=self.solver,
+            gradient=self.gradient,
+            n_probes=self.n_probes,
+            n_features=self.n_features,
+            tol=self.tol,
+            max_epochs=self.max_epochs,
+            n_steps=self.n_steps,
+            learning_rate=self.learning_rate,
+            init="ones" if isinstance(self.init, Hyperparameters) else self.init,
+            device=self.device,
+            dtype=self.dtype,
+            memory_budget=self.memory_budget,
+        )
+
+    def _initial(
+        self, plan: Plan, x: torch.Tensor, y: torch.Tensor, kernel: Kernel, generator: torch.Generator
+    ) -> Hyperparameters:
+        if isinstance(self.init, Hyperparameters):
+            return self.init
+        if plan.init == "ones":
+            return Hyperparameters.ones(x.shape[1] if self.ard else 1)
+        return subset_heuristic(
+            x,
+            y,
+            kernel,
+            generator=generator,
+            ard=self.ard,
+            n_neighbours=plan.n_neighbours,
+            noise_floor=self.noise_floor,
+        )
+
+    def _check_numbers(self) -> None:
+        """Refuse bad options before any data is touched."""
+        if isinstance(self.n_probes, bool) or not isinstance(self.n_probes, numbers.Integral) or self.n_probes < 1:
+            raise ValueError(f"n_probes must be an integer of at least 1, got {self.n_probes!r}")
+        for name in ("tol", "noise_floor"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+                raise ValueError(f"{name} must be a number, got {value!r}")
+        if self.tol <= 0:
+            raise ValueError(f"tol must be positive, got {self.tol!r}")
+        if self.noise_floor < 0:
+            raise ValueError(f"noise_floor must be at least 0, got {self.noise_floor!r}")
+
+    # -- predicting --------------------------------------------------------------------------------------------------
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, include_noise: bool = True
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Predictive mean at X, and with ``return_std`` its standard deviation.
+
+        The std is that of a new observation; ``include_noise=False`` leaves the observation noise out. It is exact for
+        a model trained exactly and comes from the posterior samples otherwise. The mean alone costs nothing for it.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        posterior = self._posterior
+        x = torch.as_tensor(self._scaler.x(X)).to(posterior.x)
+        if not return_std:
+            return self._scaler.y_back(posterior.mean(x).cpu().double().numpy())
+        mean, variance = posterior.mean_and_variance(x)
+        total = variance.double() + (posterior.noise_variance if include_noise else 0.0)
+        std = total.sqrt().cpu().numpy()
+        return self._scaler.y_back(mean.cpu().double().numpy()), self._scaler.y_scale_back(std)

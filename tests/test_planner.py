@@ -1,0 +1,56 @@
+"""The plain rule behind every "auto"."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from warmgp import ConjugateGradients
+from warmgp.planner import available_memory, make_plan
+
+
+@pytest.mark.parametrize(
+    ("n", "solver", "gradient", "steps", "rate", "epochs", "init"),
+    [
+        (500, "cholesky", "exact", 100, 0.1, None, "ones"),
+        (13_500, "cg", "pathwise", 100, 0.1, None, "ones"),
+        (60_000, "ap", "pathwise", 30, 0.03, 10.0, "subset"),
+    ],
+)
+def test_size_decides(
+    n: int, solver: str, gradient: str, steps: int, rate: float, epochs: float | None, init: str
+) -> None:
+    plan = make_plan(n, device="cpu", memory_budget=8 * 2**30)
+    assert (plan.solver.name, plan.gradient.name) == (solver, gradient)
+    assert (plan.n_steps, plan.learning_rate, plan.rule.max_epochs, plan.init) == (steps, rate, epochs, init)
+    assert plan.dtype == (torch.float64 if solver == "cholesky" else torch.float32)
+    assert f"{n:,} points" in str(plan) and solver in str(plan)
+
+
+def test_memory_decides_the_operator() -> None:
+    assert make_plan(10_000, memory_budget=2 * 2**30, device="cpu").operator == "dense"
+    assert make_plan(10_000, memory_budget=2**30, device="cpu").operator == "chunked"
+
+
+@pytest.mark.parametrize(("n", "features"), [(100, 2000), (13_500, 6750), (1_000_001, 16_000), (9_003, 4500)])
+def test_features_are_even_and_bounded(n: int, features: int) -> None:
+    assert make_plan(n, device="cpu").n_features == features
+
+
+def test_given_values_win() -> None:
+    plan = make_plan(
+        60_000, solver=ConjugateGradients(7), gradient="standard", n_probes=3, max_epochs=None, n_steps=2,
+        learning_rate=0.5, init="ones", dtype=torch.float64, n_features=10, device=torch.device("cpu"),
+    )  # fmt: skip
+    assert plan.solver == ConjugateGradients(7) and plan.gradient.n_probes == 3
+    assert (plan.rule.max_epochs, plan.n_steps, plan.learning_rate, plan.init) == (None, 2, 0.5, "ones")
+    assert plan.dtype == torch.float64 and plan.n_features == 10
+    assert make_plan(3_000, gradient="exact", device="cpu").solver.name == "cholesky"
+
+
+def test_no_cuda_is_said_so() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    with pytest.raises(ValueError, match="no CUDA device"):
+        make_plan(100, device="cuda")
+    assert available_memory(torch.device("cpu")) > 2**20

@@ -1,0 +1,249 @@
+"""GPRegressor: right numbers, plain errors, honest warnings."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+from warmgp import AlternatingProjections, ConvergenceWarning, GPRegressor, Hyperparameters, RBF
+from warmgp.datasets import surface
+
+FAST = {"n_steps": 5, "n_features": 200, "n_probes": 8, "random_state": 0}
+
+
+def data(n: int = 120, d: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, d)) * np.linspace(1, 100, d) + 5
+    y = 50 + 20 * np.sin((X[:, 0] - 5) * 2) + rng.normal(0, 2, n)
+    return X, y
+
+
+def sklearn_twin(model: GPRegressor, X: np.ndarray, y: np.ndarray) -> GaussianProcessRegressor:
+    """scikit-learn's GPR at the same hyperparameters, on standardised data."""
+    theta = model.hyperparameters_
+    kernel = ConstantKernel(float(theta.signal_scale) ** 2) * Matern(theta.length_scales.numpy(), nu=1.5)
+    kernel += WhiteKernel(float(theta.noise_scale) ** 2)
+    x = (X - X.mean(0)) / X.std(0)
+    return GaussianProcessRegressor(kernel, optimizer=None, alpha=0.0).fit(x, (y - y.mean()) / y.std())
+
+
+def test_exact_model_predicts_like_sklearn_at_the_same_hyperparameters() -> None:
+    X, y = data()
+    model = GPRegressor(n_steps=30, random_state=0).fit(X, y)
+    assert model.plan_.solver.name == "cholesky" and model.converged_
+    twin = sklearn_twin(model, X, y)
+    X_new = data(50, seed=1)[0]
+    mean, std = twin.predict((X_new - X.mean(0)) / X.std(0), return_std=True)
+    found, found_std = model.predict(X_new, return_std=True)
+    np.testing.assert_allclose(found, mean * y.std() + y.mean(), rtol=1e-7)
+    np.testing.assert_allclose(found_std, std * y.std(), rtol=1e-6)
+    np.testing.assert_allclose(model.predict(X_new), found, rtol=1e-12)
+    assert model.log_marginal_likelihood_value_ == pytest.approx(twin.log_marginal_likelihood_value_, rel=1e-9)
+    latent = model.predict(X_new, return_std=True, include_noise=False)[1]
+    noise = float(model.hyperparameters_.noise_scale) * y.std()
+    np.testing.assert_allclose(latent**2 + noise**2, found_std**2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["cg", "ap", "sgd"])
+@pytest.mark.parametrize("gradient", ["pathwise", "standard"])
+def test_iterative_models_predict_like_the_exact_one(solver: str, gradient: str) -> None:
+    """Mean within 5% of the targets' spread; std from 64 samples within 50% everywhere, 10% on average."""
+    X, y = data(200)
+    X_new = data(50, seed=1)[0]
+    exact = GPRegressor(n_steps=30, random_state=0).fit(X, y)
+    model = GPRegressor(n_steps=30, solver=solver, gradient=gradient, random_state=0).fit(X, y)
+    assert model.converged_ and model.log_marginal_likelihood_value_ is None
+    assert model.plan_.gradient.name == gradient
+    mean, std = exact.predict(X_new, return_std=True)
+    found, found_std = model.predict(X_new, return_std=True)
+    assert np.abs(found - mean).max() < 0.05 * y.std()
+    ratio = found_std / std
+    assert 0.5 < ratio.min() and ratio.max() < 1.5 and abs(ratio.mean() - 1) < 0.1
+
+
+def test_attributes_and_history() -> None:
+    X, y = data()
+    model = GPRegressor(solver="cg", **FAST).fit(X, y)
+    assert model.n_steps_ == len(model.history_) == 5
+    assert model.n_features_in_ == 2
+    assert [h.step for h in model.history_] == list(range(5))
+    assert "cg" in str(model.plan_) and "pathwise" in str(model.plan_)
+    assert model.score(X, y) == pytest.approx(
+        1 - np.sum((y - model.predict(X)) ** 2) / np.sum((y - y.mean()) ** 2), abs=1e-12
+    )
+
+
+def test_one_dimension_shared_lengths_own_kernel_and_solver() -> None:
+    X, y = data(90, 1)
+    model = GPRegressor(RBF(), ard=False, solver=AlternatingProjections(13), **FAST).fit(X, y)
+    assert model.hyperparameters_.length_scales.shape == (1,)
+    assert model.plan_.solver == AlternatingProjections(13)
+    two = GPRegressor("rbf", ard=False, **FAST).fit(*data(90, 3))
+    assert two.hyperparameters_.length_scales.shape == (1,)
+
+
+def test_seed_decides_everything() -> None:
+    X, y = data()
+    fits = [GPRegressor(solver="cg", **{**FAST, "random_state": s}).fit(X, y) for s in (3, 3, 4)]
+    a, b, c = (model.predict(X, return_std=True)[1] for model in fits)
+    assert np.array_equal(a, b) and not np.array_equal(a, c)
+    again = clone(fits[0]).fit(X, y)
+    assert np.array_equal(again.predict(X), fits[0].predict(X))
+
+
+def test_initial_hyperparameters_are_used_and_checked() -> None:
+    X, y = data()
+    start = Hyperparameters.from_vector(np_vector([0.5, 2.0, 0.7, 3.0]))
+    model = GPRegressor(solver="cg", init=start, **FAST).fit(X, y)
+    assert model.history_[0].noise_scale == 0.5 and model.history_[0].length_scales == (0.7, 3.0)
+    with pytest.raises(ValueError, match="length_scales has 3 entries but the inputs have 2"):
+        GPRegressor(init=Hyperparameters.ones(3)).fit(X, y)
+
+
+def np_vector(values: list[float]):  # type: ignore[no-untyped-def]
+    import torch
+
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_subset_initialisation_starts_near_the_answer() -> None:
+    X, y = data(150)
+    model = GPRegressor(solver="cg", init="subset", **FAST).fit(X, y)
+    assert model.history_[0].noise_scale < 0.5  # ones would be 1.0
+
+
+def test_without_standardising() -> None:
+    X, y, _ = surface(150, 0.1, seed=1)
+    model = GPRegressor(standardize=False, n_steps=30, random_state=0).fit(X, y)
+    assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 0.15
+
+
+def test_constant_column_is_allowed_and_ignored() -> None:
+    X, y = data()
+    model = GPRegressor(n_steps=20, random_state=0).fit(np.column_stack([X, np.full(len(X), 7.0)]), y)
+    plain = GPRegressor(n_steps=20, random_state=0).fit(X, y)
+    np.testing.assert_allclose(
+        model.predict(np.column_stack([X, np.full(len(X), 7.0)])), plain.predict(X), atol=1e-6 * y.std()
+    )
+
+
+def test_duplicated_and_one_hot_rows() -> None:
+    X, y = data(100)
+    hot = np.eye(4)[np.arange(100) % 4]
+    X = np.column_stack([X, hot])
+    X, y = np.vstack([X, X[:20]]), np.concatenate([y, y[:20]])
+    assert GPRegressor(solver="ap", dtype="float32", **FAST).fit(X, y).converged_
+
+
+def test_unconverged_is_said_aloud() -> None:
+    X, y = data(200)
+    with pytest.warns(ConvergenceWarning, match=r"budget.*tol=1e-05.*max_epochs \(now 1\)"):
+        model = GPRegressor(solver=AlternatingProjections(20), tol=1e-5, max_epochs=1, dtype="float64", **FAST).fit(X, y)
+    assert not model.converged_ and not any(h.converged for h in model.history_)
+
+
+def test_stopped_by_callback_and_by_ctrl_c() -> None:
+    X, y = data()
+    model = GPRegressor(solver="cg", callbacks=[lambda r, s: r.step == 1], **FAST).fit(X, y)
+    assert model.n_steps_ == 2
+
+    def interrupt(record, state):  # type: ignore[no-untyped-def]
+        if record.step == 2:
+            raise KeyboardInterrupt
+
+    model = GPRegressor(solver="cg", callbacks=[interrupt], **FAST).fit(X, y)
+    assert model.n_steps_ == 3 and np.isfinite(model.predict(X)).all()
+
+
+def test_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = data(60)
+    GPRegressor(solver="cg", verbose=True, **FAST).fit(X, y)
+    shown = capsys.readouterr().err
+    assert "training" in shown and "residuals" in shown and "5/5" in shown
+    GPRegressor(solver="cg", **FAST).fit(X, y)
+    assert capsys.readouterr().err == ""
+
+
+X, Y = data(40)
+
+
+def spoiled(value: float) -> np.ndarray:
+    bad = X.copy()
+    bad[3, 1] = value
+    return bad
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "message"),
+    [
+        (spoiled(math.nan), Y, "NaN"),
+        (spoiled(math.inf), Y, "infinity"),
+        (X, np.where(np.arange(40) == 3, np.nan, Y), "NaN"),
+        (X, np.where(np.arange(40) == 3, np.inf, Y), "infinity"),
+        (X[:, 0], Y, "2D"),
+        (X, Y[:-1], "inconsistent"),
+        (X, np.column_stack([Y, Y]), r"y should be a 1d array|1d"),
+        (X[:0], Y[:0], "0 sample"),
+        (X[:1], Y[:1], "minimum of 2"),
+        (X[:, :0], Y, "0 feature"),
+        (np.array([["a", "b"]] * 40), Y, "could not convert|string"),
+        (X, np.array(["a"] * 40), "could not convert|string|numeric"),
+        (X, np.full(40, 3.0), "constant"),
+    ],
+)
+def test_bad_data_is_refused(inputs: np.ndarray, targets: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GPRegressor(**FAST).fit(inputs, targets)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"kernel": "cosine"}, "kernel must be one of"),
+        ({"solver": "lu"}, "solver must be one of"),
+        ({"gradient": "finite"}, "gradient must be"),
+        ({"gradient": "exact", "solver": "cg"}, "cholesky"),
+        ({"n_probes": 0}, "n_probes"),
+        ({"n_probes": 2.5}, "n_probes"),
+        ({"n_features": 7}, "n_features"),
+        ({"n_features": "many"}, "n_features"),
+        ({"tol": -0.01}, "tol"),
+        ({"tol": 0}, "tol"),
+        ({"tol": "tight"}, "tol"),
+        ({"max_epochs": -1}, "max_epochs"),
+        ({"max_epochs": "ten"}, "max_epochs"),
+        ({"n_steps": -1}, "n_steps"),
+        ({"n_steps": "some"}, "n_steps"),
+        ({"learning_rate": 0}, "learning_rate"),
+        ({"learning_rate": "fast"}, "learning_rate"),
+        ({"init": "zeros"}, "init"),
+        ({"noise_floor": -1}, "noise_floor"),
+        ({"device": "gpu9"}, "device"),
+        ({"dtype": "float16"}, "dtype"),
+        ({"dtype": 16}, "dtype"),
+        ({"memory_budget": 0}, "memory_budget"),
+    ],
+)
+def test_bad_options_are_refused_by_name(option: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GPRegressor(**{**FAST, **option}).fit(X, Y)  # type: ignore[arg-type]
+
+
+def test_predict_checks_its_input() -> None:
+    with pytest.raises(ValueError, match="not fitted"):
+        GPRegressor().predict(X)
+    model = GPRegressor(**FAST).fit(X, Y)
+    with pytest.raises(ValueError, match="2 features"):
+        model.predict(X[:, :1])
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(spoiled(math.nan))
+
+
+def test_exact_training_that_cannot_fit_is_refused_at_once() -> None:
+    with pytest.raises(MemoryError, match='solver="cg"'):
+        GPRegressor(solver="cholesky", memory_budget=10_000, **FAST).fit(X, Y)
