@@ -4,8 +4,8 @@
 
 Trains on the first 3,000 training rows of elevators, split 0, with alternating projections (blocks of 200) to tolerance
 0.01 for 100 steps, in the four cells of the paper's Table 1, and prints total iterations. The exit status is 1 if they
-do not fall in the order standard cold > pathwise cold > standard warm > pathwise warm. Each cell is one JSON file, and a
-cell whose file exists is not run again.
+do not fall in the order standard cold > pathwise cold > standard warm > pathwise warm. Each cell is one JSON file, and
+a cell whose file exists is not run again.
 """
 
 from __future__ import annotations

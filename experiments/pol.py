@@ -4,7 +4,7 @@
 
 Trains Matérn-3/2 on one split of pol (13,500 points) from ones, 100 Adam steps of 0.1, tolerance 0.01, 64 probes:
 exactly, and with CG and AP in the settings of ``RUNS``. Each run is one JSON file, and a run whose file exists is
-skipped. Then a table compares the noise scale at every tenth step with exact training's and the test scores with exact training's.
+skipped. Then a table compares the noise scale at every tenth step and the test scores with exact training's.
 The target bounds are columns of the table, and the exit status is 1 if a run misses one.
 """
 

@@ -1,4 +1,4 @@
-"""The truth, written apart from the library: dense float64 kernels, marginal likelihood and posterior by broadcasting."""
+"""The truth, written apart from the library: dense float64 kernel, marginal likelihood and posterior."""
 
 from __future__ import annotations
 

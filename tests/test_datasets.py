@@ -349,14 +349,6 @@ def test_surface_spans_what_its_docstring_says_and_is_smooth() -> None:
         f_true(np.zeros((3, 1)))
 
 
-@pytest.mark.parametrize(
-    ("kernel", "at_one"),
-    [("rbf", 0.6065306597), ("matern12", 0.3678794412), ("matern32", 0.4833577245), ("matern52", 0.5239941088)],
-)
-def test_profiles_at_distance_one(kernel: str, at_one: float) -> None:
-    np.testing.assert_allclose(datasets._PROFILES[kernel](np.array([0.0, 1.0])), [1.0, at_one], rtol=1e-9)
-
-
 @pytest.mark.parametrize("kernel", ["rbf", "matern12", "matern32", "matern52"])
 @pytest.mark.parametrize("scales", [0.7, (0.5, 2.0)], ids=["one", "each"])
 def test_gp_sample_has_the_covariance_it_claims(kernel: str, scales: float | tuple[float, ...]) -> None:
@@ -391,7 +383,7 @@ def test_noise_free_smooth_draw_succeeds() -> None:
         ({"d": 0}, ValueError, "d must be at least 1"),
         ({"noise": -0.1}, ValueError, "noise .*not negative"),
         ({"noise": np.nan}, ValueError, "noise .*finite"),
-        ({"kernel": "cosine"}, ValueError, "rbf, matern12, matern32, matern52"),
+        ({"kernel": "cosine"}, ValueError, "kernel must be one of 'rbf', 'matern12'"),
         ({"length_scale": 0.0}, ValueError, "length_scale must be positive"),
         ({"length_scale": [1.0, 1.0, 1.0]}, ValueError, "one number or 2 of them"),
     ],

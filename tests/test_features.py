@@ -13,7 +13,7 @@ from torch import Tensor
 from warmgp.features import ExactPrior, FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, get_kernel
-from warmgp.operators import OPERATORS
+from warmgp.operators import OPERATORS, DenseOperator
 
 NU = {"rbf": math.inf, "matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 NAMES = pytest.mark.parametrize("name", list(KERNELS))
@@ -196,3 +196,14 @@ def test_exact_draws_follow_seed_and_dtype() -> None:
     assert f.dtype == torch.float32
     truth = first.evaluate(OPERATORS["chunked"](points(6).float().double(), get_kernel("matern32"), THETA))
     torch.testing.assert_close(f.double(), truth, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "d", "repeat"), [("rbf", 2, 1), ("matern32", 4, 2), ("matern12", 4, 2)])
+def test_exact_prior_of_a_float32_operator(name: str, d: int, repeat: int) -> None:
+    """K is evaluated in float64: in float32 it would not be positive definite here (close or duplicated rows)."""
+    x = torch.randn(50, d, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).repeat(repeat, 1)
+    prior = ExactPrior.draw(len(x), 2, generator=torch.Generator().manual_seed(0))
+    truth = prior.evaluate(DenseOperator(x, get_kernel(name), Hyperparameters.ones(d)))
+    found = prior.evaluate(DenseOperator(x.float(), get_kernel(name), Hyperparameters.ones(d)))
+    assert found.dtype == torch.float32
+    assert (found - truth).norm() <= 1e-2 * truth.norm()

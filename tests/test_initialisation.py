@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gp_truth import toy
 
+from gp_truth import toy
 from warmgp import Cholesky, DenseOperator, Exact, Hyperparameters, TrainingOptions
 from warmgp.initialisation import subset_heuristic
 from warmgp.kernels import get_kernel

@@ -172,7 +172,7 @@ def test_columns_matmul(kind: str, name: str, dtype: torch.dtype, shape: tuple[i
 def test_block(kind: str, name: str, dtype: torch.dtype, shape: tuple[int, int]) -> None:
     operator, H = operator_for(kind, name, dtype, shape), reference(*shape, name)
     for label, index in indices(shape[0]).items():
-        assert_near(operator.block(index), H[index][:, index], dtype, label, f64=1e-7)
+        assert_near(operator.block(index), H[index][:, index], dtype, label)
 
 
 @GRID

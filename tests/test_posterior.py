@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from gp_truth import posterior as true_posterior
 from gp_truth import toy
-
 from warmgp import Cholesky, DenseOperator, Exact, Hyperparameters, Pathwise, Posterior, StoppingRule, TrainingOptions
 from warmgp.kernels import get_kernel
 from warmgp.training import finish, initial_state
@@ -14,13 +14,13 @@ from warmgp.training import finish, initial_state
 THETA = Hyperparameters.from_vector(torch.tensor([0.3, 1.2, 0.8, 1.5]))
 
 
-def solved(kernel: str, n_samples: int, *, exact: bool = False, n_features: int = 4000) -> tuple[Posterior, torch.Tensor]:
+def solved(
+    kernel: str, n_samples: int, *, exact: bool = False, n_features: int = 4000
+) -> tuple[Posterior, torch.Tensor]:
     x, y = toy(60)
     H = DenseOperator(x, get_kernel(kernel), THETA)
     gradient = Exact() if exact else Pathwise(n_samples, n_features)
-    options = TrainingOptions(
-        Cholesky(), gradient, rule=StoppingRule(1e-9), n_samples=n_samples, n_features=n_features
-    )
+    options = TrainingOptions(Cholesky(), gradient, rule=StoppingRule(1e-9), n_samples=n_samples, n_features=n_features)
     generator = torch.Generator().manual_seed(0)
     return finish(H, y, options, initial_state(H, options), generator)[0], y
 
@@ -62,9 +62,7 @@ def test_samples_are_functions(x_new: torch.Tensor) -> None:
     whole = posterior.samples(x_new)
     order = torch.randperm(37, generator=torch.Generator().manual_seed(1))
     assert torch.allclose(posterior.samples(x_new[order]), whole[order], atol=1e-10)
-    small = Posterior(
-        posterior.x, posterior.kernel, posterior.theta, posterior.solution, posterior.prior, batch_size=5
-    )
+    small = Posterior(posterior.x, posterior.kernel, posterior.theta, posterior.solution, posterior.prior, batch_size=5)
     assert torch.allclose(small.samples(x_new), whole, atol=1e-10)
     mean, variance = small.mean_and_variance(x_new)
     assert torch.allclose(mean, posterior.mean(x_new), atol=1e-10)

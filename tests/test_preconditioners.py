@@ -13,7 +13,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, get_kernel
-from warmgp.operators import OPERATORS, KernelOperator
+from warmgp.operators import OPERATORS, DenseOperator, KernelOperator
 from warmgp.preconditioners import PivotedCholesky, pivoted_cholesky
 
 NU = {"rbf": math.inf, "matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
@@ -211,3 +211,11 @@ def test_another_rank_is_not_reused_but_a_factor_that_ended_early_is() -> None:
     assert moved is not None
     truth = dense_solve(1.7 * preconditioner.unit_factor, 0.1**2, right_hand_sides(40))
     torch.testing.assert_close(moved.solve(right_hand_sides(40)), truth, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("noise", [1e-2, 1e-3])
+def test_float32_preconditioner_stays_positive_definite_at_low_noise(noise: float) -> None:
+    x = torch.randn(500, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).float()
+    operator = DenseOperator(x, get_kernel("matern32"), Hyperparameters(noise, 1.0, [3.0] * 5))
+    inverse = PivotedCholesky.build(operator, 100).solve(torch.eye(500)).double()
+    assert torch.linalg.eigvalsh((inverse + inverse.T) / 2).min() > 0

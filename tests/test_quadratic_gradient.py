@@ -222,3 +222,13 @@ def test_float32_serves_for_the_solutions_that_training_has() -> None:
     gradient = operator.quadratic_gradient(solutions, solutions, weights)
     truth = autograd(x, "matern32", theta, (solutions.double() * weights) @ solutions.double().T)
     assert relative_error(gradient, truth) <= 3e-4
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-4, 1e-6])
+def test_matern12_in_float32_with_close_pairs(gap: float) -> None:
+    """Close pairs have weights of about 1/r, whose sum cancels: float32 sums would miss the gradient by up to 8%."""
+    x = normal(100, 3, seed=0)
+    x = torch.cat([x, x + gap * normal(100, 3, seed=5)]).float()
+    A, B, theta = normal(200, 5, seed=1), normal(200, 5, seed=2), Hyperparameters(0.07, 1.5, [1.0, 1.0, 1.0])
+    g = ChunkedOperator(x, get_kernel("matern12"), theta).quadratic_gradient(A.float(), B.float(), torch.ones(5))
+    assert relative_error(g, autograd(x, "matern12", theta, A @ B.T)) <= 1e-4

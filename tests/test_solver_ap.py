@@ -209,12 +209,7 @@ class Lying(RecordingDense):
     "max_epochs",
     (
         None,
-        pytest.param(
-            0.6,
-            marks=pytest.mark.xfail(
-                strict=True, reason="the budget is checked for the worst block before the residual was replaced"
-            ),
-        ),
+        0.6,
     ),
 )
 def test_after_a_failed_check_the_worst_block_is_chosen_anew(max_epochs: float | None) -> None:
@@ -235,7 +230,7 @@ def test_after_a_failed_check_the_worst_block_is_chosen_anew(max_epochs: float |
 
 @pytest.mark.parametrize("block_size", (0, -5))
 def test_the_block_size_must_be_positive(block_size: int) -> None:
-    with pytest.raises(ValueError, match=f"block_size must be at least 1, got {block_size}"):
+    with pytest.raises(ValueError, match=f"block_size must be an integer of at least 1, got {block_size}"):
         AlternatingProjections(block_size)
 
 

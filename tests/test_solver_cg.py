@@ -8,6 +8,7 @@ from torch import Tensor
 
 from solver_problems import (
     Problem,
+    RecordingDense,
     dense_h,
     hyperparameters,
     make_problem,
@@ -15,6 +16,7 @@ from solver_problems import (
     solve,
 )
 from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import get_kernel
 from warmgp.solvers import ConjugateGradients
 
 UNPRECONDITIONED = ConjugateGradients(preconditioner_rank=0)
@@ -58,6 +60,24 @@ def test_the_exact_solution_takes_at_most_n_iterations() -> None:
     assert result.converged
     assert result.iterations <= 23
     torch.testing.assert_close(result.solution, problem.truth, rtol=1e-9, atol=1e-10)
+
+
+class Lying(RecordingDense):
+    """An operator whose first product is 5V: CG then believes that b/5 is the solution."""
+
+    def matmul(self, V: Tensor) -> Tensor:
+        HV = super().matmul(V)
+        return 5 * V if self.calls["matmul"] == 1 else HV
+
+
+def test_a_failed_check_begins_a_new_sequence_from_the_true_residual() -> None:
+    problem = make_problem()
+    operator = Lying(problem.x, get_kernel(problem.kernel), problem.theta)
+    result = solve(UNPRECONDITIONED, operator, problem.targets, max_epochs=5)
+    assert result.stop_reason == "budget"
+    assert result.overhead_epochs == 1  # the check that failed
+    expected = krylov_optimum(problem, 4, problem.targets / 5)
+    torch.testing.assert_close(result.solution, expected, rtol=1e-8, atol=1e-10)
 
 
 def three_places() -> Problem:
@@ -224,5 +244,5 @@ def problem_solution(problem: Problem, targets: Tensor) -> Tensor:
 
 
 def test_the_rank_must_not_be_negative() -> None:
-    with pytest.raises(ValueError, match="preconditioner_rank must be at least 0, got -1"):
+    with pytest.raises(ValueError, match="preconditioner_rank must be an integer of at least 0, got -1"):
         ConjugateGradients(preconditioner_rank=-1)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from gp_truth import h_matrix, log_marginal_likelihood, toy
 
+from gp_truth import h_matrix, log_marginal_likelihood, toy
 from warmgp import (
     AlternatingProjections,
     Cholesky,
@@ -36,7 +36,9 @@ def operator(n: int = 60, d: int = 2, dtype: torch.dtype = torch.float64) -> tup
     return DenseOperator(x.to(dtype), KERNEL, Hyperparameters.ones(d)), y.to(dtype)
 
 
-def options(solver: Solver | None = None, gradient: GradientEstimator | None = None, **changes: object) -> TrainingOptions:
+def options(
+    solver: Solver | None = None, gradient: GradientEstimator | None = None, **changes: object
+) -> TrainingOptions:
     base = TrainingOptions(solver or ConjugateGradients(20), gradient or Pathwise(8, 200), n_steps=6, n_features=200)
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -252,7 +254,9 @@ def test_budget_is_respected_and_reported() -> None:
 
 
 def test_float32_ends_where_float64_does() -> None:
-    results = [train(*operator(100, dtype=t), options(n_steps=15), generator=seeded()) for t in (torch.float32, torch.float64)]
+    results = [
+        train(*operator(100, dtype=t), options(n_steps=15), generator=seeded()) for t in (torch.float32, torch.float64)
+    ]
     assert torch.allclose(results[0].theta.vector, results[1].theta.vector, rtol=2e-3)
     assert results[0].posterior.solution.dtype == torch.float32 and results[0].theta.vector.dtype == torch.float64
 

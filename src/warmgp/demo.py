@@ -1,6 +1,6 @@
 """The main job on made-up data: fit 5,000 noisy points of a surface, say how it went, draw it.
 
-    python -m warmgp.demo --out demo.png
+python -m warmgp.demo --out demo.png
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ FloatArray = NDArray[np.float64]
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Fit a noisy surface and draw mean, uncertainty and convergence.")
     parser.add_argument("--n", type=int, default=5000, help="training points")
-    parser.add_argument("--steps", type=int, default=40, help="optimiser steps")
+    parser.add_argument("--steps", type=int, default=60, help="optimiser steps")
     parser.add_argument("--noise", type=float, default=0.1, help="standard deviation of the noise")
     parser.add_argument("--out", type=Path, default=Path("demo.png"), help="where the picture goes")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     args = parser.parse_args(arguments)
 
     X, y, f = surface(args.n, args.noise, seed=0)
-    inside = X[(np.abs(X - 0.35) > 0.22).any(1)]  # leave a hole, to see the uncertainty grow where nothing was observed
-    y = y[(np.abs(X - 0.35) > 0.22).any(1)]
+    seen = ~in_hole(X)  # leave a hole, to see the uncertainty grow where nothing was observed
+    X, y = X[seen], y[seen]
     print(f"Fitting {len(y):,} noisy observations of a surface (a square hole is left out) …", flush=True)
     began = time.perf_counter()
-    model = GPRegressor(
-        solver="cg", n_steps=args.steps, learning_rate=0.1, verbose=not args.quiet, random_state=0
-    ).fit(inside, y)
+    model = GPRegressor(solver="cg", n_steps=args.steps, learning_rate=0.1, verbose=not args.quiet, random_state=0).fit(
+        X, y
+    )
     fitted = time.perf_counter() - began
 
     axis = np.linspace(-1, 1, 101)
@@ -44,9 +44,14 @@ def main(arguments: list[str] | None = None) -> int:
     truth = f(grid)
     mean, std = model.predict(grid, return_std=True, include_noise=False)
     report(model, fitted, args.noise, grid, truth, mean, std)
-    draw(args.out, model, inside, truth, mean, std)
+    draw(args.out, model, X, truth, mean, std)
     print(f"picture          {args.out}")
     return 0
+
+
+def in_hole(X: FloatArray) -> NDArray[np.bool_]:
+    """Which points lie in the square around (0.35, 0.35) that is left out."""
+    return np.asarray((np.abs(X - 0.35) <= 0.22).all(1))
 
 
 def report(
@@ -59,16 +64,18 @@ def report(
     std: FloatArray,
 ) -> None:
     """A few lines of plain results."""
-    hole = (np.abs(grid - 0.35) <= 0.22).all(1)
+    hole = in_hole(grid)
     found = float(model.hyperparameters_.noise_scale) * model._scaler.y_scale
     error, covered = np.abs(mean - truth), np.abs(mean - truth) <= 1.96 * std
-    print(f"fitted in        {seconds:.1f} s, {model.n_steps_} steps, {sum(h.epochs for h in model.history_):.0f} epochs")
+    print(
+        f"fitted in        {seconds:.1f} s, {model.n_steps_} steps, {sum(h.epochs for h in model.history_):.0f} epochs"
+    )
     print(f"plan             {model.plan_}")
     print(f"noise            {found:.4f} found, {noise:g} true")
     print(f"error (RMSE)     {np.sqrt(np.mean(error[~hole] ** 2)):.4f} where there is data, "
           f"{np.sqrt(np.mean(error[hole] ** 2)):.4f} in the hole")  # fmt: skip
     print(f"std (mean)       {std[~hole].mean():.4f} where there is data, {std[hole].mean():.4f} in the hole")
-    print(f"95% intervals    cover {covered[~hole].mean():.1%} of the true surface, {covered[hole].mean():.1%} in the hole")
+    print(f"95% intervals    cover {covered[~hole].mean():.1%} of the surface, {covered[hole].mean():.1%} in the hole")
     print(f"solved           {'to tolerance' if model.converged_ else 'NOT to tolerance'} "
           f"(residuals {model.history_[-1].residual_mean:.2g}, {model.history_[-1].residual_probes:.2g})")  # fmt: skip
 
@@ -106,8 +113,8 @@ def draw(path: Path, model: GPRegressor, X: FloatArray, truth: FloatArray, mean:
     trajectory.plot(steps, [h.noise_scale for h in history], color="#0072B2", label="noise σ")
     trajectory.plot(steps, [h.signal_scale for h in history], "--", color="#D55E00", label="signal")
     for j, style in enumerate(("-.", ":")):
-        values = [h.length_scales[j] for h in history]
-        trajectory.plot(steps, values, style, color="#009E73", label=f"length scale {j + 1}")
+        lengths = [h.length_scales[j] for h in history]
+        trajectory.plot(steps, lengths, style, color="#009E73", label=f"length scale {j + 1}")
     trajectory.set(title="hyperparameters (standardised units)", xlabel="step")
     trajectory.legend()
 

@@ -151,6 +151,6 @@ def get_kernel(kernel: str | Kernel) -> Kernel:
     """The kernel of that name, or the kernel itself."""
     if isinstance(kernel, Kernel):
         return kernel
-    if kernel not in KERNELS:
+    if not isinstance(kernel, str) or kernel not in KERNELS:
         raise ValueError(f"kernel must be one of {', '.join(map(repr, KERNELS))} or a Kernel object, got {kernel!r}")
     return KERNELS[kernel]

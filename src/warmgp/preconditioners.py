@@ -46,10 +46,8 @@ class PivotedCholesky:
     def __init__(self, unit_factor: Tensor, operator: KernelOperator, rank: int) -> None:
         # float64 throughout: at low noise (r − L…) cancels, and a float32 P⁻¹ would not be positive definite
         self.unit_factor = unit_factor.double()  # (n, k), for signal 1
-        self.dtype = operator.dtype
         self.rank = rank  # what was asked for; the factor may have fewer columns
-        self.length_scales = operator.theta.length_scales
-        self.kernel = operator.kernel.name
+        self.origin = operator.origin
         self.noise_variance = operator.noise_variance
         self.signal_variance = operator.signal_variance
         inner = operator.signal_variance * (self.unit_factor.T @ self.unit_factor)
@@ -62,18 +60,14 @@ class PivotedCholesky:
 
     def moved_to(self, operator: KernelOperator, rank: int) -> PivotedCholesky | None:
         """The same factor at the operator's noise and signal, or None where it does not fit."""
-        fits = (
-            self.rank == rank
-            and self.kernel == operator.kernel.name
-            and self.unit_factor.shape[0] == operator.n
-            and self.dtype == operator.dtype
-            and self.unit_factor.device == operator.device
-            and torch.equal(self.length_scales, operator.theta.length_scales)
-        )
-        if not fits:
+        mine, its = self.origin.theta, operator.theta
+        if (
+            self.rank != rank
+            or not self.origin.same_data(operator.origin)
+            or not torch.equal(mine.length_scales, its.length_scales)
+        ):
             return None
-        same = self.noise_variance == operator.noise_variance and self.signal_variance == operator.signal_variance
-        return self if same else PivotedCholesky(self.unit_factor, operator, rank)
+        return self if mine.equals(its) else PivotedCholesky(self.unit_factor, operator, rank)
 
     def solve(self, R: Tensor) -> Tensor:
         """P⁻¹ R, (n, c)."""

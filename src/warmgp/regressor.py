@@ -26,6 +26,7 @@ from warmgp.planner import Plan, make_plan
 from warmgp.progress import ProgressBar
 from warmgp.scaling import Standardizer
 from warmgp.solvers import Solver
+from warmgp.solvers.base import check_count
 from warmgp.training import Callback, TrainingOptions, TrainingResult, train
 
 FloatArray = NDArray[np.float64]
@@ -152,9 +153,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """Train on inputs X (n, d) and targets y (n,)."""
         kernel = get_kernel(self.kernel)
         self._check_numbers()
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        y = np.asarray(y, dtype=np.float64)
-        n, d = X.shape
+        inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        targets = np.asarray(targets, dtype=np.float64)
+        n, d = inputs.shape
         plan = self._make_plan(n)
         options = TrainingOptions(
             plan.solver,
@@ -169,11 +170,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         )
         if isinstance(self.init, Hyperparameters):
             self.init.check_dimension(d)
-        scaler = Standardizer.fit(X, y) if self.standardize else Standardizer.identity(d)
+        scaler = Standardizer.fit(inputs, targets) if self.standardize else Standardizer.identity(d)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         generator = torch.Generator().manual_seed(int(seed))
-        x_tensor = torch.as_tensor(scaler.x(X)).to(device=plan.device, dtype=plan.dtype)
-        y_tensor = torch.as_tensor(scaler.y(y)).to(device=plan.device, dtype=plan.dtype)
+        x_tensor = torch.as_tensor(scaler.x(inputs)).to(device=plan.device, dtype=plan.dtype)
+        y_tensor = torch.as_tensor(scaler.y(targets)).to(device=plan.device, dtype=plan.dtype)
         theta = self._initial(plan, x_tensor, y_tensor, kernel, generator)
         operator = make_operator(plan.operator, x_tensor, kernel, theta)
         with contextlib.ExitStack() as stack:
@@ -208,9 +209,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 "diverged": 'use solver="ap" or a smaller learning rate of the solver',
             }.get(final.stop_reason, "")
             warnings.warn(
-                f"the final solve stopped ({final.stop_reason}) at relative residuals {final.residual_mean:.3g} (mean) and "
-                f"{final.residual_probes:.3g} (samples), above tol={self.plan_.rule.tol:g}. Predictions are usable but "
-                f"not solved to tolerance; to improve them, {remedy}.",
+                f"the final solve stopped ({final.stop_reason}) at relative residuals {final.residual_mean:.3g} (mean) "
+                f"and {final.residual_probes:.3g} (samples), above tol={self.plan_.rule.tol:g}. "
+                f"Predictions are usable but not solved to tolerance; to improve them, {remedy}.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -251,8 +252,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     def _check_numbers(self) -> None:
         """Refuse bad options before any data is touched."""
-        if isinstance(self.n_probes, bool) or not isinstance(self.n_probes, numbers.Integral) or self.n_probes < 1:
-            raise ValueError(f"n_probes must be an integer of at least 1, got {self.n_probes!r}")
+        check_count("n_probes", self.n_probes)
         for name in ("tol", "noise_floor"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):

@@ -29,6 +29,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.solvers import Cholesky, Solver, SolveResult, StoppingRule
+from warmgp.solvers.base import check_count
 from warmgp.solvers.cholesky import CholeskyState
 
 logger = logging.getLogger(__name__)
@@ -66,8 +67,7 @@ class TrainingOptions:
     n_samples: int = 64
 
     def __post_init__(self) -> None:
-        if isinstance(self.n_steps, bool) or not isinstance(self.n_steps, int) or self.n_steps < 0:
-            raise ValueError(f"n_steps must be an integer of at least 0, got {self.n_steps!r}")
+        check_count("n_steps", self.n_steps, least=0)
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise ValueError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
         if not (math.isfinite(self.noise_floor) and self.noise_floor >= 0):

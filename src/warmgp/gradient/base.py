@@ -38,12 +38,6 @@ class GradientEstimator(ABC):
         """∂L/∂θ from a solve of H v = targets, in the order of ``Hyperparameters.vector``, float64."""
 
 
-def check_n_probes(n_probes: int) -> None:
-    """Raise unless there is at least one probe."""
-    if isinstance(n_probes, bool) or not isinstance(n_probes, int) or n_probes < 1:
-        raise ValueError(f"n_probes must be an integer of at least 1, got {n_probes!r}")
-
-
 def quadratic_weights(n_probes: int) -> Tensor:
     """½ for the mean system, −1/(2s) for each probe, (1 + s,)."""
     weights = torch.full((1 + n_probes,), -0.5 / n_probes, dtype=torch.float64)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from warmgp.features import ExactPrior, FeaturePrior
-from warmgp.gradient.base import GradientEstimator, check_n_probes, quadratic_weights
+from warmgp.gradient.base import GradientEstimator, quadratic_weights
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import SolveResult
+from warmgp.solvers.base import SolveResult, check_count
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Pathwise(GradientEstimator):
     name = "pathwise"
 
     def __post_init__(self) -> None:
-        check_n_probes(self.n_probes)
+        check_count("n_probes", self.n_probes)
         if self.prior not in ("features", "exact"):
             raise ValueError(f'prior must be "features" or "exact", got {self.prior!r}')
         if self.n_features < 2 or self.n_features % 2:

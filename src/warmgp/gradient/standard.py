@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from warmgp.gradient.base import GradientEstimator, check_n_probes, quadratic_weights
+from warmgp.gradient.base import GradientEstimator, quadratic_weights
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import SolveResult
+from warmgp.solvers.base import SolveResult, check_count
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Standard(GradientEstimator):
     name = "standard"
 
     def __post_init__(self) -> None:
-        check_n_probes(self.n_probes)
+        check_count("n_probes", self.n_probes)
 
     def draw(self, operator: KernelOperator, generator: torch.Generator) -> Tensor:
         """z, (n, s)."""

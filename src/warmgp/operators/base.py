@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Self
 
 import torch
@@ -36,8 +37,25 @@ def ranges(n: int, size: int) -> Iterator[slice]:
 
 
 def default_tile_entries(device: torch.device) -> int:
-    """Kernel entries held at once: what stays in a CPU's cache, or enough to fill a GPU."""
-    return 2**18 if device.type == "cpu" else 2**26
+    """Kernel entries held at once: few parallel regions and little memory on a CPU, enough work for a GPU."""
+    return 2**21 if device.type == "cpu" else 2**26
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Which H something was computed from: a solver's state is good for an operator of the same origin only."""
+
+    x: Tensor
+    kernel: Kernel
+    theta: Hyperparameters
+
+    def same_data(self, other: Origin) -> bool:
+        """Whether both have the very same inputs and the same kernel."""
+        return self.x is other.x and self.kernel == other.kernel
+
+    def same(self, other: Origin) -> bool:
+        """Whether both are the same H."""
+        return self.same_data(other) and self.theta.equals(other.theta)
 
 
 class KernelOperator(ABC):
@@ -88,6 +106,10 @@ class KernelOperator(ABC):
     @property
     def dtype(self) -> torch.dtype:
         return self.x.dtype
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.x, self.kernel, self.theta)
 
     def at(self, theta: Hyperparameters) -> Self:
         """The operator of the same kind and data at another θ; its count of evaluated entries goes on."""

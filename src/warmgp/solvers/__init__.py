@@ -17,7 +17,7 @@ def get_solver(solver: str | Solver) -> Solver:
     """The solver of that name with its default options, or the solver itself."""
     if isinstance(solver, Solver):
         return solver
-    if solver not in SOLVERS:
+    if not isinstance(solver, str) or solver not in SOLVERS:
         raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))} or a Solver object, got {solver!r}")
     return SOLVERS[solver]()
 

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from warmgp.hyperparameters import Hyperparameters
-from warmgp.operators.base import KernelOperator, ranges
-from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, factor_or_raise
+from warmgp.operators.base import KernelOperator, Origin, ranges
+from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count, factor_or_raise
 
 
 @dataclass
 class BlockFactors:
-    """Cholesky factors of the diagonal blocks at one θ, made when first used."""
+    """Cholesky factors of the diagonal blocks of one H, made when first used."""
 
-    theta: Hyperparameters
+    origin: Origin
     block_size: int
     factors: dict[int, Tensor] = field(default_factory=dict)
 
@@ -49,8 +48,7 @@ class AlternatingProjections(Solver):
     name = "ap"
 
     def __post_init__(self) -> None:
-        if self.block_size < 1:
-            raise ValueError(f"block_size must be at least 1, got {self.block_size}")
+        check_count("block_size", self.block_size)
 
     def solve(
         self,
@@ -65,23 +63,22 @@ class AlternatingProjections(Solver):
         progress = Progress.begin(operator, targets, start, rule)
         n, b = operator.n, min(self.block_size, operator.n)
         blocks = list(ranges(n, b))
-        if state is None or state.block_size != b or not state.theta.equals(operator.theta):
-            state = BlockFactors(operator.theta, b)
+        if state is None or state.block_size != b or not state.origin.same(operator.origin):
+            state = BlockFactors(operator.origin, b)
         stall = Stall(self.stall_epochs)
         while True:
             worst_block, norms = _survey(progress.r, b)
             rows = blocks[worst_block]
             cost = (rows.stop - rows.start) / n
+            carried = not progress.checked
             if progress.finished(norms, cost):
                 return progress.result(state)
+            if carried and progress.checked:  # r was just replaced by the true residual: survey that one
+                continue
             if stall.update(max(norms), progress.iteration_epochs):
                 progress.refresh()
                 progress.stop_reason = "stagnated"
                 return progress.result(state)
-            if progress.checked and progress.iterations:  # r was replaced: the worst block may be another
-                worst_block, _ = _survey(progress.r, b)
-                rows = blocks[worst_block]
-                cost = (rows.stop - rows.start) / n
             step = torch.cholesky_solve(progress.r[rows], state.get(operator, worst_block, rows))
             progress.v[rows] += step
             progress.r -= operator.columns_matmul(rows, step)

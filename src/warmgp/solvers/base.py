@@ -12,6 +12,7 @@ checks of the true residual) are counted apart; ``max_epochs`` limits the iterat
 from __future__ import annotations
 
 import math
+import numbers
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -21,6 +22,16 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raise unless ``value`` is an integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -39,9 +50,9 @@ class StoppingRule:
     max_epochs: float | None = None
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.tol, int | float) and math.isfinite(self.tol) and self.tol > 0):
+        if not (_is_number(self.tol) and math.isfinite(self.tol) and self.tol > 0):
             raise ValueError(f"tol must be a positive number, got {self.tol!r}")
-        if self.max_epochs is not None and not (isinstance(self.max_epochs, int | float) and self.max_epochs > 0):
+        if self.max_epochs is not None and not (_is_number(self.max_epochs) and self.max_epochs > 0):
             raise ValueError(f"max_epochs must be a positive number or None, got {self.max_epochs!r}")
 
     def allows(self, epochs: float) -> bool:
@@ -128,19 +139,24 @@ class Progress:
             )
         if not bool(torch.isfinite(targets).all()):
             raise ValueError("targets must be finite, got NaN or infinity")
-        scale = torch.linalg.vector_norm(targets, dim=0)
-        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
-        b = targets / scale
-        if start is None:
-            return cls(operator, rule, b, torch.zeros_like(b), b.clone(), scale)
-        if start.shape != targets.shape:
-            raise ValueError(f"start must have the targets' shape {tuple(targets.shape)}, got {tuple(start.shape)}")
-        v = start.to(b) / scale
-        return cls(operator, rule, b, v, b - operator.matmul(v), scale, overhead_epochs=1.0)
+        b, scale = normalise(targets)
+        progress = cls(operator, rule, b, torch.zeros_like(b), b.clone(), scale)
+        if start is not None:
+            if start.shape != targets.shape:
+                raise ValueError(f"start must have the targets' shape {tuple(targets.shape)}, got {tuple(start.shape)}")
+            if not bool(torch.isfinite(start).all()):
+                raise ValueError("start must be finite, got NaN or infinity")
+            progress.go_to(start.to(b) / scale)
+        return progress
 
     def norms(self) -> tuple[float, float]:
         """(mean residual, average probe residual) of r."""
         return summarise(torch.linalg.vector_norm(self.r, dim=0))
+
+    def go_to(self, v: Tensor) -> None:
+        """Continue from v, with its true residual."""
+        self.v = v
+        self.refresh()
 
     def refresh(self) -> None:
         """Replace r by the true residual of v, for one epoch."""
@@ -148,15 +164,18 @@ class Progress:
         self.overhead_epochs += 1.0
         self.checked = True
 
-    def finished(self, norms: tuple[float, float], next_epochs: float) -> bool:
+    def finished(self, norms: tuple[float, float], next_epochs: float, *, may_check: bool = True) -> bool:
         """Whether to stop before an iteration that costs ``next_epochs``; sets ``stop_reason``.
 
-        A residual that says converged is checked against H first. When the check fails the solver goes on from the
-        true residual; after five checks that were no better than the best before them it gives up, because then
-        rounding, not iterations, is the limit.
+        A residual that says converged is checked against H first (``may_check=False`` puts that off). When the check
+        fails the solver goes on from the true residual; after five checks that were no better than the best before
+        them it gives up, because then rounding, not iterations, is the limit.
         """
         worst = max(norms)
-        if worst <= self.rule.tol:
+        if not all(map(math.isfinite, norms)):
+            self.stop_reason = "diverged"
+            return True
+        if worst <= self.rule.tol and (self.checked or may_check):
             if self.checked:
                 self.stop_reason = "converged"
                 return True
@@ -198,6 +217,19 @@ class Progress:
             state=state,
             notes=tuple(self.notes),
         )
+
+
+def normalise(targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Targets of unit norm and their norms (1 + s,); a zero target stays zero with norm 1.
+
+    Scaled by the largest entry first, so that no norm over- or underflows.
+    """
+    largest = targets.abs().amax(0)
+    largest = torch.where(largest > 0, largest, torch.ones_like(largest))
+    b = targets / largest
+    norm = torch.linalg.vector_norm(b, dim=0)
+    norm = torch.where(norm > 0, norm, torch.ones_like(norm))
+    return b / norm, largest * norm
 
 
 def summarise(norms: Tensor) -> tuple[float, float]:

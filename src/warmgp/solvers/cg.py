@@ -9,7 +9,7 @@ from torch import Tensor
 
 from warmgp.operators.base import KernelOperator
 from warmgp.preconditioners import PivotedCholesky
-from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule
+from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,7 @@ class ConjugateGradients(Solver):
     name = "cg"
 
     def __post_init__(self) -> None:
-        if self.preconditioner_rank < 0:
-            raise ValueError(f"preconditioner_rank must be at least 0, got {self.preconditioner_rank}")
+        check_count("preconditioner_rank", self.preconditioner_rank, least=0)
 
     def solve(
         self,

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from warmgp.hyperparameters import Hyperparameters
-from warmgp.operators.base import KernelOperator
+from warmgp.operators.base import KernelOperator, Origin
 from warmgp.operators.dense import DenseOperator
 from warmgp.solvers.base import Progress, Solver, SolveResult, StoppingRule, factor_or_raise
 
 
 @dataclass(frozen=True)
 class CholeskyState:
-    """The factor of H at one θ."""
+    """The factor of one H."""
 
-    theta: Hyperparameters
+    origin: Origin
     factor: Tensor  # (n, n), lower, float64
 
 
@@ -26,7 +25,7 @@ def factorise(operator: KernelOperator) -> CholeskyState:
     dense = DenseOperator(operator.x.double(), operator.kernel, operator.theta, tile_entries=operator.tile_entries)
     factor = factor_or_raise(dense.take(), "H")
     operator.entries_evaluated += dense.entries_evaluated
-    return CholeskyState(operator.theta, factor)
+    return CholeskyState(operator.origin, factor)
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,12 @@ class Cholesky(Solver):
         state: CholeskyState | None = None,
     ) -> SolveResult:
         progress = Progress.begin(operator, targets, start, rule)
+        if state is not None and not state.origin.same(operator.origin):
+            state = None
         if max(progress.norms()) <= rule.tol:
             progress.stop_reason = "converged"
             return progress.result(state)
-        if state is None or not state.theta.equals(operator.theta):
-            state = factorise(operator)
+        state = state or factorise(operator)
         progress.v = torch.cholesky_solve(progress.b.double(), state.factor).to(operator.dtype)
         progress.count(0.0)
         progress.refresh()

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule
+from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +68,7 @@ class StochasticGradientDescent(Solver):
     name = "sgd"
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
+        check_count("batch_size", self.batch_size)
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
         rate = self.learning_rate
@@ -98,8 +97,8 @@ class StochasticGradientDescent(Solver):
         n, b = operator.n, min(self.batch_size, operator.n)
         batches: list[Tensor] = []
         momentum = torch.zeros_like(progress.v)
-        good = progress.v.clone()
-        good_worst = max(progress.norms())
+        begin = good = progress.v.clone()
+        begin_worst = good_worst = max(progress.norms())
         stall = Stall(self.stall_epochs)
         next_check = 0.0  # iteration epochs before which a failed check is not repeated
         next_snapshot = 1.0
@@ -107,11 +106,12 @@ class StochasticGradientDescent(Solver):
         while True:
             norms = progress.norms()
             worst = max(norms)
-            exploded = not math.isfinite(worst) or worst > EXPLODED * good_worst
+            exploded = not all(map(math.isfinite, norms)) or worst > EXPLODED * good_worst
             stalled = stall.update(worst, progress.iteration_epochs)
             if exploded or stalled:
-                progress.v = good.clone()
-                progress.refresh()
+                progress.go_to(good.clone())
+                if max(progress.norms()) > begin_worst:  # chosen by an estimate, and it was too hopeful
+                    progress.go_to(begin.clone())
                 if not automatic or rate < 1e-6:
                     progress.stop_reason = "diverged" if exploded else "stagnated"
                     break
@@ -128,12 +128,11 @@ class StochasticGradientDescent(Solver):
                 stall = Stall(self.stall_epochs)
                 stall.since = progress.iteration_epochs
                 norms = progress.norms()
-                good_worst = max(norms)
+                good, good_worst = progress.v.clone(), max(norms)
             if not batches:
                 batches = list(torch.randperm(n, generator=generator).to(operator.device).split(b))
             cost = batches[-1].numel() / n
-            may_check = progress.checked or progress.iteration_epochs >= next_check
-            if progress.finished(norms if may_check else (math.inf, math.inf), cost):
+            if progress.finished(norms, cost, may_check=progress.iteration_epochs >= next_check):
                 break
             if progress.checked and progress.iterations:  # a check failed, or a fallback
                 next_check = progress.iteration_epochs + 1.0
