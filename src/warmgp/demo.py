@@ -23,7 +23,7 @@ FloatArray = NDArray[np.float64]
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Fit a noisy surface and draw mean, uncertainty and convergence.")
     parser.add_argument("--n", type=int, default=5000, help="training points")
-    parser.add_argument("--steps", type=int, default=60, help="optimiser steps")
+    parser.add_argument("--steps", type=int, default=50, help="optimiser steps")
     parser.add_argument("--noise", type=float, default=0.1, help="standard deviation of the noise")
     parser.add_argument("--out", type=Path, default=Path("demo.png"), help="where the picture goes")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
