@@ -48,7 +48,7 @@ def exact_scores(posterior: Posterior, y_train: Tensor, x: Tensor, y: Tensor) ->
     operator = ChunkedOperator(posterior.x.double(), posterior.kernel, posterior.theta)
     factor = factorise(operator).factor
     v = torch.cholesky_solve(y_train.double()[:, None], factor)
-    exact = Posterior(operator.x, operator.kernel, operator.theta, v, posterior.prior, factor)
+    exact = Posterior(operator.x, operator.kernel, operator.theta, v, posterior.prior, True, factor)
     return sample_scores(exact, x.double(), y)
 
 

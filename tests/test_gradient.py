@@ -146,8 +146,8 @@ def test_frozen_probes_approach_the_exact_optimum() -> None:
         gaps.append(sum(top - float(log_marginal_likelihood("matern32", x, y, f.vector)) for f in found) / 4)
         distances.append(sum(float((f.vector / best.vector).log().norm()) for f in found) / 4)
     assert all(gap > -1e-3 for gap in gaps)  # nothing beats the exact optimum
-    assert gaps[3] < gaps[1] < gaps[0] and gaps[3] < 0.05 * gaps[0]
-    assert distances[3] < distances[1] < distances[0] and distances[3] < 0.25 * distances[0]
+    assert gaps[3] < gaps[2] < gaps[1] < gaps[0] and gaps[3] < 0.05 * gaps[0]
+    assert distances[3] < distances[2] < distances[1] < distances[0] and distances[3] < 0.25 * distances[0]
 
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True])

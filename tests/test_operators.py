@@ -513,3 +513,20 @@ def test_chunked_products_need_little_memory_beside_their_inputs() -> None:
     report = json.loads(subprocess.run(script, capture_output=True, text=True, check=True).stdout)
     assert report["matmul, n = 20,000"] < 100, report
     assert report["rows, columns and cross, n = 200,000"] < 400, report
+
+
+@KINDS
+def test_float32_diagonal_is_exact_for_every_kind_of_index(kind: str) -> None:
+    """Short length scales: a distance by products is off by ε|z|², more than the noise variance here."""
+    x = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
+    theta = Hyperparameters(1e-3, 1.0, [0.02] * 5)
+    operator = OPERATORS[kind](x, get_kernel("matern32"), theta, tile_entries=500)
+    index = torch.tensor([3, 50, 17])
+    expected = torch.tensor(1.0 + 1e-6)
+    for block in (operator.block(index), operator.block(slice(3, 9))):
+        assert torch.allclose(block.diagonal(), expected, rtol=2e-7, atol=0)
+    eye = torch.eye(60)
+    assert torch.allclose(operator.rows_matmul(index, eye)[torch.arange(3), index], expected, rtol=2e-7, atol=0)
+    assert torch.allclose(operator.matmul(eye).diagonal(), expected, rtol=2e-7, atol=0)
+    assert torch.allclose(operator.columns_matmul(index, torch.eye(3))[index].diagonal(), expected, rtol=2e-7, atol=0)
+    assert (operator.kernel_columns(index)[index].diagonal() == 1.0).all()

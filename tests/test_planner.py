@@ -23,13 +23,15 @@ def test_size_decides(
     plan = make_plan(n, device="cpu", memory_budget=8 * 2**30)
     assert (plan.solver.name, plan.gradient.name) == (solver, gradient)
     assert (plan.n_steps, plan.learning_rate, plan.rule.max_epochs, plan.init) == (steps, rate, epochs, init)
-    assert plan.dtype == (torch.float64 if solver == "cholesky" else torch.float32)
+    assert plan.dtype == torch.float64 and make_plan(n, dtype="float32", device="cpu").dtype == torch.float32
     assert f"{n:,} points" in str(plan) and solver in str(plan)
 
 
 def test_memory_decides_the_operator() -> None:
-    assert make_plan(10_000, memory_budget=2 * 2**30, device="cpu").operator == "dense"
-    assert make_plan(10_000, memory_budget=2**30, device="cpu").operator == "chunked"
+    assert make_plan(10_000, memory_budget=3 * 2**30, device="cpu").operator == "dense"
+    assert make_plan(10_000, memory_budget=2 * 2**30, device="cpu").operator == "chunked"
+    assert make_plan(1_000, memory_budget=2**20, device="cpu").solver.name == "cg"  # no room for a factor
+    assert make_plan(1_000, device="cpu").operator == "chunked"  # Cholesky keeps its factor, not H
 
 
 @pytest.mark.parametrize(("n", "features"), [(100, 2000), (13_500, 6750), (1_000_001, 16_000), (9_003, 4500)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -177,14 +178,13 @@ def test_gradient_from_a_full_weight_matrix(kind: str, name: str, shared: bool, 
 
 @cache
 def pol() -> tuple[Tensor, Tensor, Hyperparameters]:
-    """1,500 rows of pol that float32 holds exactly, and a plausible trained θ."""
+    """1,500 rows of pol that float32 holds exactly, and the θ of exact training on all of it."""
     if not (DATA / "pol").is_dir():
         pytest.skip(f"the pol dataset is not in {DATA}: set WARMGP_DATA to the folder that holds it")
     data = uci("pol", 0, folder=DATA)
     x, y = (torch.from_numpy(array[:1500]).float().double() for array in (data.x_train, data.y_train))
-    order = torch.randperm(26, generator=torch.Generator().manual_seed(0))
-    lengths = torch.logspace(math.log10(0.3), math.log10(30.0), 26, dtype=torch.float64)[order]
-    return x, y, Hyperparameters(0.07, 1.5, lengths)
+    trained = json.loads((Path(__file__).parents[1] / "experiments/results/pol-split0-exact.json").read_text())
+    return x, y, Hyperparameters(trained["noise_scale"], trained["signal_scale"], trained["length_scales"])
 
 
 @cache
@@ -199,8 +199,8 @@ def pol_truth() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])
 @KINDS
 def test_equals_autograd_at_trained_hyperparameters_of_pol(kind: str, dtype: torch.dtype) -> None:
-    """Real inputs (26, many of few values) at length scales of 0.3 to 30, where scaled inputs are large and far apart
-    in size: float32 keeps 1e-4 of the gradient's norm, float64 1e-10."""
+    """Real inputs (26, many of few values) at trained length scales (0.5 to 8): float32 keeps 1e-4 of the gradient's
+    norm, float64 1e-10."""
     x, _, theta = pol()
     A, B, weights, truth = pol_truth()
     operator = OPERATORS[kind](x.to(dtype), get_kernel("matern32"), theta, tile_entries=300_000)
@@ -210,7 +210,7 @@ def test_equals_autograd_at_trained_hyperparameters_of_pol(kind: str, dtype: tor
 
 def test_float32_serves_for_the_solutions_that_training_has() -> None:
     """A = B = H⁻¹[y, ξ] on pol, as the pathwise gradient has them: the terms of y and of the probes cancel, and each is
-    large (H⁻¹ has up to 1/σ² = 200 on its diagonal). Rounding costs a few 1e-5 of the norm; beyond 3e-4 digits are
+    large (H⁻¹ has up to 1/σ² = 700 on its diagonal). Rounding costs a few 1e-5 of the norm; beyond 3e-4 digits are
     lost that training would miss."""
     x, y, theta = pol()
     x, y = x[:600], y[:600]
@@ -232,3 +232,22 @@ def test_matern12_in_float32_with_close_pairs(gap: float) -> None:
     A, B, theta = normal(200, 5, seed=1), normal(200, 5, seed=2), Hyperparameters(0.07, 1.5, [1.0, 1.0, 1.0])
     g = ChunkedOperator(x, get_kernel("matern12"), theta).quadratic_gradient(A.float(), B.float(), torch.ones(5))
     assert relative_error(g, autograd(x, "matern12", theta, A @ B.T)) <= 1e-4
+
+
+def test_matern12_with_points_a_rounding_error_apart() -> None:
+    """0.3, 0.1 + 0.2 and 0.3·(1 + 1e-15) are three points: their weights of 1e16 must not spoil float64."""
+    x = normal(40, 1, seed=0)
+    x[:3, 0] = torch.tensor([0.3, 0.1 + 0.2, 0.3 * (1 + 1e-15)], dtype=torch.float64)
+    A, B, theta = normal(40, 5, seed=1), normal(40, 5, seed=2), Hyperparameters(0.1, 1.5, [1.0])
+    g = ChunkedOperator(x, get_kernel("matern12"), theta).quadratic_gradient(A, B, torch.ones(5))
+    assert relative_error(g, autograd(x, "matern12", theta, A @ B.T)) <= 1e-10
+
+
+@pytest.mark.parametrize(("d", "length"), [(1, 0.003), (1, 0.03), (5, 0.03)])
+def test_float32_with_short_length_scales(d: int, length: float) -> None:
+    """Inputs of many length scales (a time series): the sum over W would cancel by a factor of |z|²."""
+    x = (normal(600, 1, seed=0) + 1e-3 * normal(600, d, seed=4)).float()
+    A, B, theta = normal(600, 3, seed=1), normal(600, 3, seed=2), Hyperparameters(0.1, 1.0, [length] * d)
+    g = ChunkedOperator(x, get_kernel("matern32"), theta).quadratic_gradient(A.float(), B.float(), torch.ones(3))
+    truth = autograd(x, "matern32", theta, A.float().double() @ B.float().double().T)
+    assert relative_error(g[2:], truth[2:]) <= 2e-4

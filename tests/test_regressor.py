@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
@@ -98,17 +100,11 @@ def test_seed_decides_everything() -> None:
 
 def test_initial_hyperparameters_are_used_and_checked() -> None:
     X, y = data()
-    start = Hyperparameters.from_vector(np_vector([0.5, 2.0, 0.7, 3.0]))
+    start = Hyperparameters.from_vector(torch.tensor([0.5, 2.0, 0.7, 3.0], dtype=torch.float64))
     model = GPRegressor(solver="cg", init=start, **FAST).fit(X, y)
     assert model.history_[0].noise_scale == 0.5 and model.history_[0].length_scales == (0.7, 3.0)
     with pytest.raises(ValueError, match="length_scales has 3 entries but the inputs have 2"):
         GPRegressor(init=Hyperparameters.ones(3)).fit(X, y)
-
-
-def np_vector(values: list[float]):  # type: ignore[no-untyped-def]
-    import torch
-
-    return torch.tensor(values, dtype=torch.float64)
 
 
 def test_subset_initialisation_starts_near_the_answer() -> None:
@@ -147,6 +143,72 @@ def test_unconverged_is_said_aloud() -> None:
             X, y
         )
     assert not model.converged_ and not any(h.converged for h in model.history_)
+
+
+@pytest.mark.parametrize("solver", ["cg", "ap"])
+@pytest.mark.parametrize("kernel", ["rbf", "matern32"])
+def test_low_noise_in_float32_never_crashes_and_never_lies(solver: str, kernel: str) -> None:
+    """float32 cannot solve this: the model of what could be done stays, no worse than zero, with a plain warning."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (300, 1))
+    y = np.sin(6 * X[:, 0])
+    model = GPRegressor(kernel, solver=solver, dtype="float32", n_features=500, n_probes=8, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="float64"):
+        model.fit(X, y)
+    assert not model.converged_ and np.isfinite(model.predict(X)).all()
+    assert max(max(h.residual_mean, h.residual_probes) for h in model.history_) <= 1.001
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
+@pytest.mark.parametrize("solver", ["cg", "ap"])
+def test_low_noise_by_default(solver: str, noise: float) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (300, 1))
+    y = np.sin(6 * X[:, 0]) + noise * rng.normal(size=300)
+    model = GPRegressor(solver=solver, n_features=500, n_probes=8, random_state=0).fit(X, y)
+    assert model.converged_
+    new = np.linspace(-0.95, 0.95, 100)[:, None]
+    assert np.sqrt(np.mean((model.predict(new) - np.sin(6 * new[:, 0])) ** 2)) < 0.01
+
+
+def test_covariance() -> None:
+    X, y = data()
+    for solver in ("cholesky", "cg"):
+        model = GPRegressor(solver=solver, **FAST).fit(X, y)
+        for include_noise in (True, False):
+            mean, covariance = model.predict(X[:9], return_cov=True, include_noise=include_noise)
+            same, std = model.predict(X[:9], return_std=True, include_noise=include_noise)
+            np.testing.assert_allclose(mean, same)
+            np.testing.assert_allclose(np.diag(covariance), std**2, rtol=1e-6)
+    with pytest.raises(ValueError, match="return_std and return_cov"):
+        model.predict(X, return_std=True, return_cov=True)
+
+
+def test_a_failed_step_keeps_the_steps_before_it() -> None:
+    class Fails(AlternatingProjections):
+        calls = 0
+
+        def solve(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+            type(self).calls += 1
+            if self.calls == 4:
+                raise torch.linalg.LinAlgError("not positive definite")
+            return super().solve(*args, **kwargs)
+
+    X, y = data()
+    with pytest.warns(ConvergenceWarning, match="not positive definite.*3 steps"):
+        model = GPRegressor(solver=Fails(20), **FAST).fit(X, y)
+    assert model.n_steps_ == 3 and np.isfinite(model.predict(X)).all()
+
+
+def test_failed_fit_is_not_a_fit() -> None:
+    X, y = data()
+    model = GPRegressor(**FAST)
+    with pytest.raises(ValueError, match="constant"):
+        model.fit(X, np.ones(len(y)))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    with pytest.raises(ValueError, match="constant"):
+        GPRegressor(standardize=False, **FAST).fit(X, np.ones(len(y)))
 
 
 def test_stopped_by_callback_and_by_ctrl_c() -> None:
@@ -216,6 +278,14 @@ def test_bad_data_is_refused(inputs: np.ndarray, targets: np.ndarray, message: s
         ({"n_features": "many"}, "n_features"),
         ({"tol": -0.01}, "tol"),
         ({"tol": 0}, "tol"),
+        ({"tol": 1.0}, "tol"),
+        ({"ard": "no"}, "ard"),
+        ({"init": np.ones(4)}, "init"),
+        ({"init": Hyperparameters.ones(2), "ard": False}, "ard"),
+        ({"callbacks": None}, "callbacks"),
+        ({"learning_rate": None}, "learning_rate"),
+        ({"learning_rate": True}, "learning_rate"),
+        ({"memory_budget": "1GB"}, "memory_budget"),
         ({"tol": "tight"}, "tol"),
         ({"max_epochs": -1}, "max_epochs"),
         ({"max_epochs": "ten"}, "max_epochs"),

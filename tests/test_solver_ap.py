@@ -82,7 +82,7 @@ def test_every_iteration_takes_the_worst_block() -> None:
 @pytest.mark.parametrize("kind", ("dense", "chunked"))
 def test_an_iteration_solves_its_block_exactly(warm: bool, kind: str) -> None:
     problem = make_problem()
-    start = 0.2 * problem.targets if warm else torch.zeros_like(problem.targets)
+    start = 0.5 * problem.truth if warm else torch.zeros_like(problem.targets)
     result = solve("ap", problem.operator(kind), problem.targets, start if warm else None, max_epochs=50 / 157)
     rows = changed_rows((result.solution - start).abs() > 1e-9)
     assert result.iterations == 1
@@ -236,11 +236,11 @@ def test_the_block_size_must_be_positive(block_size: int) -> None:
 
 def test_a_singular_block_is_named_in_the_error() -> None:
     problem = make_problem(n=31)
-    x = problem.x.float()
+    x = problem.x.clone()
     x[21] = x[20]
-    targets = problem.targets.float()
+    targets = problem.targets.clone()
     targets[:20] = 0
     targets[30:] = 0
-    operator = Problem(x, targets, hyperparameters(1e-5, 1.0, [1.0]), "matern12").operator()  # 1 + 1e-10 is 1
+    operator = Problem(x, targets, hyperparameters(1e-9, 1.0, [1.0]), "matern12").operator()  # 1 + 1e-18 is 1
     with pytest.raises(torch.linalg.LinAlgError, match=r"rows 20 to 30 of H is not positive definite.*float64"):
         solve(AlternatingProjections(block_size=10), operator, targets)

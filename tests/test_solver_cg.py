@@ -45,7 +45,7 @@ def krylov_optimum(problem: Problem, k: int, start: Tensor | None, inverse: Tens
 @pytest.mark.parametrize("rank", (0, 8))
 def test_every_iterate_is_the_best_of_its_krylov_space(k: int, warm: bool, rank: int) -> None:
     problem = make_problem()
-    start = 0.3 * problem.targets if warm else None
+    start = 0.5 * problem.truth if warm else None
     solver = ConjugateGradients(preconditioner_rank=rank)
     result = solve(solver, problem.operator(), problem.targets, start, tol=1e-12, max_epochs=k)
     inverse = result.state.solve(torch.eye(problem.n, dtype=torch.float64)) if rank else None

@@ -212,11 +212,11 @@ def test_a_stop_by_budget_reports_its_residuals(name: str) -> None:
     result = solve(name, problem.operator(), problem.targets, max_epochs=2)
     assert result.stop_reason == "budget"
     assert not result.converged
-    assert not result.residual_checked
+    # CG and AP carry their residual along, and in float64 it is the true one; SGD's estimate lags, so it looks again
+    assert result.residual_checked == (name == "sgd")
     assert max(result.residual_mean, result.residual_probes) > 0.01
-    if name != "sgd":  # CG and AP carry their residual along, and in float64 it is the true one
-        true = problem.residuals(result.solution)
-        assert (result.residual_mean, result.residual_probes) == pytest.approx(true, rel=1e-9)
+    true = problem.residuals(result.solution)
+    assert (result.residual_mean, result.residual_probes) == pytest.approx(true, rel=1e-9)
     assert result.seconds > 0
 
 
@@ -244,7 +244,8 @@ def test_the_same_generator_state_gives_the_same_bits(name: str, dtype: torch.dt
 @solvers
 def test_only_sgd_depends_on_the_seed(name: str) -> None:
     problem = make_problem()
-    first, second = (solve(name, problem.operator(), problem.targets, max_epochs=2, seed=seed) for seed in (1, 2))
+    solver = STEADY_SGD if name == "sgd" else name
+    first, second = (solve(solver, problem.operator(), problem.targets, max_epochs=2, seed=seed) for seed in (1, 2))
     assert torch.equal(first.solution, second.solution) == (name != "sgd")
 
 
@@ -271,7 +272,7 @@ def test_both_residuals_must_meet_the_tolerance(name: str, case: str) -> None:
     result = solve(solver, problem.operator(), problem.targets)
     assert_solved(problem, result, 0.01)
     alone = solve(solver, problem.operator(), easy)
-    if name != "cholesky" or case.startswith("zero"):
+    if name != "cholesky":
         assert result.iterations > alone.iterations, "the easy side alone decides: this case shows nothing"
 
 

@@ -34,9 +34,14 @@ def main(arguments: list[str] | None = None) -> int:
     X, y = X[seen], y[seen]
     print(f"Fitting {len(y):,} noisy observations of a surface (a square hole is left out) …", flush=True)
     began = time.perf_counter()
-    model = GPRegressor(solver="cg", n_steps=args.steps, learning_rate=0.1, verbose=not args.quiet, random_state=0).fit(
-        X, y
-    )
+    model = GPRegressor(
+        solver="cg",
+        dtype="float32",
+        n_steps=args.steps,
+        learning_rate=0.1,
+        verbose=not args.quiet,
+        random_state=0,
+    ).fit(X, y)
     fitted = time.perf_counter() - began
 
     axis = np.linspace(-1, 1, 101)
@@ -77,7 +82,7 @@ def report(
     print(f"std (mean)       {std[~hole].mean():.4f} where there is data, {std[hole].mean():.4f} in the hole")
     print(f"95% intervals    cover {covered[~hole].mean():.1%} of the surface, {covered[hole].mean():.1%} in the hole")
     print(f"solved           {'to tolerance' if model.converged_ else 'NOT to tolerance'} "
-          f"(residuals {model.history_[-1].residual_mean:.2g}, {model.history_[-1].residual_probes:.2g})")  # fmt: skip
+          f"(last step: {model.history_[-1].residual_mean:.2g}, {model.history_[-1].residual_probes:.2g})")  # fmt: skip
 
 
 def draw(path: Path, model: GPRegressor, X: FloatArray, truth: FloatArray, mean: FloatArray, std: FloatArray) -> None:

@@ -21,7 +21,7 @@ def inverse_softplus(theta: Tensor) -> Tensor:
     return theta + torch.log(-torch.expm1(-theta))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Hyperparameters:
     """Noise scale σ, signal scale and length scales of one model.
 

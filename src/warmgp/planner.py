@@ -5,21 +5,25 @@ A plain rule, in one place:
 - the GPU if there is one;
 - exact Cholesky training while n is small; conjugate gradients below 50,000 points; alternating projections with ten
   epochs a step above, as the paper does;
-- float64 for Cholesky, float32 for iterative solvers;
+- float64: at low noise float32 cannot solve the systems, and nothing yet notices that in time;
 - H is stored when it fits a third of the memory budget, else recomputed in tiles;
 - random features: half as many as points, between 2,000 and 16,000, because m of them cost about m/n of an epoch.
 """
 
 from __future__ import annotations
 
+import numbers
 import os
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.operators import dense_bytes
 from warmgp.solvers import Solver, StoppingRule, get_solver
+from warmgp.solvers.base import is_number
 
 LARGE = 50_000
 EXACT_UP_TO = {"cpu": 2_000, "cuda": 8_000}
@@ -83,19 +87,21 @@ def make_plan(
     """
     why: list[str] = []
     place = _device(device)
-    if memory_budget is not None and memory_budget <= 0:
+    if memory_budget is not None and not (is_number(memory_budget) and memory_budget > 0):
         raise ValueError(f"memory_budget must be a positive number of bytes or None, got {memory_budget!r}")
-    budget = memory_budget or available_memory(place)
+    budget = int(memory_budget) if memory_budget else available_memory(place)
     if gradient not in ("auto", *GRADIENTS):
         raise ValueError(f'gradient must be "auto", {", ".join(map(repr, GRADIENTS))}, got {gradient!r}')
     if solver == "auto":
         limit = EXACT_UP_TO.get(place.type, EXACT_UP_TO["cpu"])
-        if gradient == "exact" or (gradient == "auto" and n <= limit):
+        if gradient == "exact":
+            solver = "cholesky"
+        elif gradient == "auto" and n <= limit and 3 * dense_bytes(n, torch.float64) <= budget:
             solver = "cholesky"
             why.append(f"Exact Cholesky: {n:,} points are few enough.")
         else:
             solver = "cg" if n < LARGE else "ap"
-            why.append(f"{solver.upper()}: {n:,} points are too many for a factorisation at every step.")
+            why.append(f"{solver.upper()}: iterative solves, for {n:,} points.")
     chosen = get_solver(solver)
     if gradient == "auto":
         gradient = "exact" if chosen.name == "cholesky" else "pathwise"
@@ -108,8 +114,8 @@ def make_plan(
             f'solver="cholesky" needs about {need:.1f} GiB for {n:,} points and the memory budget is {have:.1f} GiB: '
             f'use solver="cg" or "ap", or raise memory_budget'
         )
-    number = _dtype(dtype, exact)
-    stored = dense_bytes(n, number) <= budget / 3
+    number = _dtype(dtype)
+    stored = not exact and dense_bytes(n, number) <= budget / 3  # Cholesky keeps its factor, not H
     features = _n_features(n_features, n)
     estimator: GradientEstimator
     if gradient == "exact":
@@ -126,7 +132,7 @@ def make_plan(
     if isinstance(learning_rate, str):
         _only_auto("learning_rate", learning_rate)
         learning_rate = 0.03 if large else 0.1
-    if init not in ("auto", "ones", "subset"):
+    if init not in ("auto", "ones", "subset", "given"):
         raise ValueError(f'init must be "auto", "ones", "subset" or Hyperparameters, got {init!r}')
     if init == "auto":
         init = "subset" if large else "ones"
@@ -151,15 +157,29 @@ def available_memory(device: torch.device) -> int:
     """Free bytes on the device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
+    found = [
+        _number_in("/proc/meminfo", r"MemAvailable:\s+(\d+) kB", 1024),
+        _number_in("/sys/fs/cgroup/memory.max", r"(\d+)"),
+    ]
+    known = [bytes_ for bytes_ in found if bytes_]
+    if known:
+        return min(known)
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):  # not every system tells
         return 4 * 2**30
 
 
+def _number_in(path: str, pattern: str, unit: int = 1) -> int | None:
+    """The number that the pattern finds in a system file, times the unit; None where there is none."""
+    try:
+        match = re.search(pattern, Path(path).read_text())
+    except OSError:
+        return None
+    return unit * int(match[1]) if match else None
+
+
 def _device(device: str | torch.device) -> torch.device:
-    if isinstance(device, torch.device):
-        return device
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -171,9 +191,9 @@ def _device(device: str | torch.device) -> torch.device:
     return place
 
 
-def _dtype(dtype: str | torch.dtype, exact: bool) -> torch.dtype:
+def _dtype(dtype: str | torch.dtype) -> torch.dtype:
     if dtype == "auto":
-        return torch.float64 if exact else torch.float32
+        return torch.float64
     if isinstance(dtype, torch.dtype) and dtype in DTYPES.values():
         return dtype
     if not isinstance(dtype, str) or dtype not in DTYPES:
@@ -184,9 +204,9 @@ def _dtype(dtype: str | torch.dtype, exact: bool) -> torch.dtype:
 def _n_features(n_features: int | str, n: int) -> int:
     if n_features == "auto":
         return min(16_000, max(2_000, n // 4 * 2))
-    if isinstance(n_features, bool) or not isinstance(n_features, int) or n_features < 2 or n_features % 2:
+    if isinstance(n_features, bool) or not isinstance(n_features, numbers.Integral) or n_features < 2 or n_features % 2:
         raise ValueError(f'n_features must be "auto" or an even integer of at least 2, got {n_features!r}')
-    return n_features
+    return int(n_features)
 
 
 def _only_auto(name: str, value: str) -> None:

@@ -21,6 +21,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import ranges
 from warmgp.operators.chunked import ChunkedOperator
+from warmgp.solvers.cholesky import factorise
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,10 @@ class Posterior:
         [v_y, ẑ_1 … ẑ_s]
     prior : FeaturePrior
         The functions f_j behind ẑ_j.
+    exact : bool
+        Variances and covariances from the Cholesky factor of H instead of the samples.
     factor : Tensor or None, (n, n)
-        Cholesky factor of H, float64, where the model is exact.
+        That factor in float64; an exact posterior without one makes it when first needed.
     batch_size : int
         New points handled at once.
     """
@@ -48,6 +51,7 @@ class Posterior:
     theta: Hyperparameters
     solution: Tensor
     prior: FeaturePrior
+    exact: bool = False
     factor: Tensor | None = None
     batch_size: int = 8192
 
@@ -69,7 +73,7 @@ class Posterior:
         operator = self._operator()
 
         def both(x: Tensor) -> Tensor:
-            if self.factor is not None:
+            if self.exact:
                 mean = operator.cross_matmul(x, self.solution[:, :1])[:, 0]
                 return torch.stack([mean, self._exact_covariance(operator, x, diagonal=True).to(mean)], 1)
             mean, deviation = self._mean_and_deviation(operator, x)
@@ -91,10 +95,17 @@ class Posterior:
     def covariance(self, x_new: Tensor) -> Tensor:
         """Latent covariance, (m, m): exact with a factor, else of rank at most s from the samples."""
         operator = self._operator()
-        if self.factor is not None:
+        if self.exact:
             return self._exact_covariance(operator, x_new, diagonal=False)
         deviation = self._batched(x_new, lambda x: self._mean_and_deviation(operator, x)[1])
         return deviation @ deviation.T / self.n_samples
+
+    def cholesky_factor(self) -> Tensor:
+        """The factor of H, (n, n), float64: made once, n³/3 operations, where it did not come with the model."""
+        if self.factor is None:
+            object.__setattr__(self, "factor", factorise(self._operator()).factor)
+        assert self.factor is not None
+        return self.factor
 
     def _operator(self) -> ChunkedOperator:
         return ChunkedOperator(self.x, self.kernel, self.theta)
@@ -106,10 +117,9 @@ class Posterior:
 
     def _exact_covariance(self, operator: ChunkedOperator, x: Tensor, *, diagonal: bool) -> Tensor:
         """k(x, x) − k(x, X) H⁻¹ k(X, x) in float64, or its diagonal."""
-        assert self.factor is not None
         double = ChunkedOperator(operator.x.double(), self.kernel, self.theta)
         cross = double.kernel_between(x.double())  # (n, b)
-        half = torch.linalg.solve_triangular(self.factor, cross, upper=False)
+        half = torch.linalg.solve_triangular(self.cholesky_factor(), cross, upper=False)
         if diagonal:
             return (double.signal_variance - half.square().sum(0)).clamp_min_(0.0)
         prior = ChunkedOperator(x.double(), self.kernel, self.theta).kernel_columns(slice(0, x.shape[0]))
@@ -117,6 +127,6 @@ class Posterior:
 
     def _batched(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         # an exact variance holds n numbers per new point
-        size = self.batch_size if self.factor is None else max(1, min(self.batch_size, 2**26 // self.x.shape[0]))
+        size = self.batch_size if not self.exact else max(1, min(self.batch_size, 2**26 // self.x.shape[0]))
         parts = [f(x_new[rows]) for rows in ranges(x_new.shape[0], size)]
         return torch.cat(parts) if parts else f(x_new)

@@ -16,12 +16,14 @@ from torch import Tensor
 from warmgp.operators.base import KernelOperator
 
 
-def pivoted_cholesky(operator: KernelOperator, rank: int, *, tolerance: float = 1e-10) -> Tensor:
+def pivoted_cholesky(operator: KernelOperator, rank: int, *, tolerance: float | None = None) -> Tensor:
     """Partial pivoted Cholesky factor of K without noise, (n, k) with k ≤ rank.
 
-    It ends early when the largest remaining diagonal entry is below ``tolerance`` times the signal variance: then
-    L Lᵀ already is K to rounding.
+    It ends early when the largest remaining diagonal entry is below ``tolerance`` times the signal variance, by default
+    what is rounding in the operator's dtype: then L Lᵀ already is K.
     """
+    if tolerance is None:
+        tolerance = max(1e-10, 10 * torch.finfo(operator.dtype).eps)
     n = operator.n
     rank = min(rank, n)
     L = torch.zeros(n, rank, dtype=operator.dtype, device=operator.device)

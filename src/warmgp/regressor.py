@@ -170,6 +170,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         )
         if isinstance(self.init, Hyperparameters):
             self.init.check_dimension(d)
+            if not self.ard and self.init.length_scales.numel() != 1:
+                raise ValueError(f"ard=False needs one length scale in init, got {self.init.length_scales.numel()}")
+        if np.ptp(targets) == 0:
+            raise ValueError(
+                f"y is constant ({targets[0]:g} in all {n} rows): with constant targets there is nothing to learn"
+            )
         scaler = Standardizer.fit(inputs, targets) if self.standardize else Standardizer.identity(d)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         generator = torch.Generator().manual_seed(int(seed))
@@ -190,6 +196,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     def _accept(self, result: TrainingResult, y: torch.Tensor) -> None:
         """Publish what training found, and warn where the final solve fell short."""
         final = result.final
+        if result.stopped_early.startswith("failed"):
+            warnings.warn(
+                f"training {result.stopped_early}. The model of the {len(result.history)} steps before is kept",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         self._posterior = result.posterior
         self.hyperparameters_ = result.theta
         self.history_ = list(result.history)
@@ -208,10 +220,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 "stagnated": 'use dtype="float64" or a higher noise_floor',
                 "diverged": 'use solver="ap" or a smaller learning rate of the solver',
             }.get(final.stop_reason, "")
+            worst = max(final.residual_mean, final.residual_probes)
             warnings.warn(
                 f"the final solve stopped ({final.stop_reason}) at relative residuals {final.residual_mean:.3g} (mean) "
                 f"and {final.residual_probes:.3g} (samples), above tol={self.plan_.rule.tol:g}. "
-                f"Predictions are usable but not solved to tolerance; to improve them, {remedy}.",
+                f"{'Do not trust the predictions' if worst > 0.1 else 'Predictions are less accurate than asked'}: "
+                f"{remedy}.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -227,7 +241,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             max_epochs=self.max_epochs,
             n_steps=self.n_steps,
             learning_rate=self.learning_rate,
-            init="ones" if isinstance(self.init, Hyperparameters) else self.init,
+            init="given" if isinstance(self.init, Hyperparameters) else self.init,
             device=self.device,
             dtype=self.dtype,
             memory_budget=self.memory_budget,
@@ -253,6 +267,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     def _check_numbers(self) -> None:
         """Refuse bad options before any data is touched."""
         check_count("n_probes", self.n_probes)
+        for name in ("ard", "solver_warm_start", "standardize", "verbose"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if not isinstance(self.init, str | Hyperparameters):
+            raise ValueError(f'init must be "auto", "ones", "subset" or Hyperparameters, got {self.init!r}')
+        if not isinstance(self.callbacks, Sequence) or not all(map(callable, self.callbacks)):
+            raise ValueError(f"callbacks must be a sequence of callables, got {self.callbacks!r}")
         for name in ("tol", "noise_floor"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
@@ -264,20 +285,28 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     # -- predicting --------------------------------------------------------------------------------------------------
     def predict(
-        self, X: ArrayLike, return_std: bool = False, include_noise: bool = True
+        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, include_noise: bool = True
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predictive mean at X, and with ``return_std`` its standard deviation.
+        """Predictive mean at X, and with ``return_std`` or ``return_cov`` its standard deviation or covariance.
 
-        The std is that of a new observation; ``include_noise=False`` leaves the observation noise out. It is exact for
-        a model trained exactly and comes from the posterior samples otherwise. The mean alone costs nothing for it.
+        Both are those of new observations; ``include_noise=False`` leaves the observation noise out. They are exact
+        for a model trained exactly. Otherwise they come from the posterior samples, and the covariance without noise
+        has rank at most ``n_probes``. The mean alone costs nothing for them.
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be asked for: the covariance has the variances")
+        check_is_fitted(self, "hyperparameters_")
+        inputs = validate_data(self, X, reset=False, dtype=np.float64)
         posterior = self._posterior
-        x = torch.as_tensor(self._scaler.x(X)).to(posterior.x)
-        if not return_std:
+        x = torch.as_tensor(self._scaler.x(inputs)).to(posterior.x)
+        if not (return_std or return_cov):
             return self._scaler.y_back(posterior.mean(x).cpu().double().numpy())
+        noise = posterior.noise_variance if include_noise else 0.0
+        if return_cov:
+            covariance = posterior.covariance(x).double().cpu().numpy() + noise * np.eye(len(inputs))
+            centre = self._scaler.y_back(posterior.mean(x).cpu().double().numpy())
+            return centre, covariance * self._scaler.y_scale**2
         mean, variance = posterior.mean_and_variance(x)
-        total = variance.double() + (posterior.noise_variance if include_noise else 0.0)
+        total = variance.double() + noise
         std = total.sqrt().cpu().numpy()
         return self._scaler.y_back(mean.cpu().double().numpy()), self._scaler.y_scale_back(std)

@@ -25,11 +25,12 @@ from torch import Tensor
 from warmgp.adam import Adam
 from warmgp.features import FeaturePrior
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, PathwiseDraw
-from warmgp.hyperparameters import Hyperparameters
+from warmgp.hyperparameters import Hyperparameters, inverse_softplus
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.solvers import Cholesky, Solver, SolveResult, StoppingRule
-from warmgp.solvers.base import check_count
+from warmgp.solvers.ap import BlockFactors
+from warmgp.solvers.base import check_count, is_number
 from warmgp.solvers.cholesky import CholeskyState
 
 logger = logging.getLogger(__name__)
@@ -68,9 +69,9 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         check_count("n_steps", self.n_steps, least=0)
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+        if not (is_number(self.learning_rate) and math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise ValueError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
-        if not (math.isfinite(self.noise_floor) and self.noise_floor >= 0):
+        if not (is_number(self.noise_floor) and math.isfinite(self.noise_floor) and self.noise_floor >= 0):
             raise ValueError(f"noise_floor must be a number of at least 0, got {self.noise_floor!r}")
         if isinstance(self.gradient, Exact) and not isinstance(self.solver, Cholesky):
             raise ValueError(f'gradient="exact" needs solver="cholesky", got solver={self.solver.name!r}')
@@ -154,7 +155,7 @@ class TrainingResult:
     posterior: Posterior
     final: SolveResult
     state: TrainingState
-    stopped_early: str = ""
+    stopped_early: str = ""  # "callback", "interrupted" or "failed: why"
 
     @property
     def theta(self) -> Hyperparameters:
@@ -202,8 +203,14 @@ def train(
     except KeyboardInterrupt:
         logger.warning("interrupted after %d of %d steps; solving once more", state.step, options.n_steps)
         stopped = "interrupted"
+    except (FloatingPointError, torch.linalg.LinAlgError) as error:
+        if state.solution is None or not _has_samples(state):
+            raise
+        logger.warning("step %d failed; keeping the model of the steps before it: %s", state.step, error)
+        return TrainingResult(*_as_it_is(operator, state), state, f"failed: {error}")
     try:
-        posterior, final = finish(operator.at(state.theta), y, options, state, generator)
+        operator = operator.at(state.theta)  # and let the last step's H go
+        posterior, final = finish(operator, y, options, state, generator)
     except KeyboardInterrupt:
         if state.solution is None or not _has_samples(state):
             raise
@@ -286,10 +293,8 @@ def take_step(
     if isinstance(options.gradient, Exact):
         likelihood = options.gradient.log_marginal_likelihood(operator, result, targets)
     nu, adam = state.adam.ascend(state.nu, theta.chain_rule(gradient), options.learning_rate)
-    moved = Hyperparameters.from_unconstrained(nu)
-    floored = moved.with_noise_floor(options.noise_floor)
-    if floored is not moved:
-        nu = floored.unconstrained
+    if options.noise_floor:
+        nu[0] = torch.maximum(nu[0], inverse_softplus(torch.tensor(options.noise_floor, dtype=torch.float64)))
     seconds = time.perf_counter() - began
     record = StepRecord(
         step=state.step,
@@ -355,7 +360,7 @@ def finish(
     assert isinstance(draw.prior, FeaturePrior)
     exact = isinstance(options.gradient, Exact) and isinstance(final.state, CholeskyState)
     factor = final.state.factor if exact else None
-    posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, factor)
+    posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, exact, factor)
     return posterior, replace(final, state=_light(final.state))
 
 
@@ -385,5 +390,5 @@ def _as_it_is(operator: KernelOperator, state: TrainingState) -> tuple[Posterior
 
 
 def _light(solver_state: Any) -> Any:
-    """A solver's state without what belongs to one θ and weighs n²."""
-    return None if isinstance(solver_state, CholeskyState) else solver_state
+    """A solver's state without factors of one H: θ moves, and they weigh n² or n·b."""
+    return None if isinstance(solver_state, CholeskyState | BlockFactors) else solver_state

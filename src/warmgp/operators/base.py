@@ -89,6 +89,7 @@ class KernelOperator(ABC):
         self._lengths = theta.length_scales.to(device=x.device, dtype=x.dtype)
         self._centre = x.mean(0)
         self._z = self._scaled(x)  # (n, d)
+        self._largest = float(self._z.square().sum(1).max())  # max |z|²
 
     # -- what it is ------------------------------------------------------------------------------------------------
     @property
@@ -173,13 +174,13 @@ class KernelOperator(ABC):
 
         ``trace`` is Σ_i G_ii, all that the noise needs. With W = G∘ω(r) the length scales need only
         Σ_ij W_ij (z_i − z_j)² = Σ_i z_i² (W1)_i + Σ_j z_j² (Wᵀ1)_j − 2 Σ_i z_i (Wz)_i, so a tile costs one product
-        with [1, z], never an n × n × d array.
+        with [1, z], never an n × n × d array. That sum cancels for close pairs: where their weights are huge, or where
+        there are few inputs, differences are taken input by input instead.
         """
         d = self._z.shape[1]
         signal = torch.zeros((), dtype=torch.float64, device=self.device)
         lengths = torch.zeros(d, dtype=torch.float64, device=self.device)
-        # close pairs have huge weights where the kernel is not smooth, and the sum below cancels: float64 for those
-        precise = self.dtype if self.kernel.smooth_at_zero else torch.float64
+        precise = torch.float64 if self._largest > 1e3 else self.dtype  # the sum over W cancels by a factor of |z|²
         z1 = torch.cat([self._z.new_ones(self.n, 1), self._z], 1).to(precise)  # (n, 1 + d)
         for rows, columns in self._upper_tiles():
             r = self._distances(rows, columns)
@@ -187,11 +188,16 @@ class KernelOperator(ABC):
             if columns.start > rows.start:  # H is symmetric: the tile across the diagonal goes along
                 G = G + weights(columns, rows).T
             signal += (G * self.kernel.profile(r)).sum(dtype=torch.float64)
-            W = self.kernel.length_weight(r.to(precise)).mul_(G)
+            W = self.kernel.length_weight(r).mul_(G)
+            if self._exact_differences:
+                for k in range(d):
+                    difference = self._z[rows, k, None] - self._z[columns, k]
+                    lengths[k] += difference.square_().mul_(W).sum(dtype=torch.float64)
+                continue
             if columns.start == rows.start:  # a point with itself: zero by (z_i − z_i)², whatever its weight
                 W.diagonal().zero_()
-            Wz = (W @ z1[columns]).double()  # (b, 1 + d)
-            column_sums = W.sum(0).double()  # (b',)
+            Wz = (W.to(precise) @ z1[columns]).double()  # (b, 1 + d)
+            column_sums = W.sum(0, dtype=precise).double()  # (b',)
             zr, zc = self._z[rows].double(), self._z[columns].double()
             lengths += Wz[:, 0] @ zr.square() + column_sums @ zc.square() - 2.0 * (zr * Wz[:, 1:]).sum(0)
         per_input = self.signal_variance * lengths.cpu()
@@ -236,13 +242,34 @@ class KernelOperator(ABC):
         if count:
             self.entries_evaluated += index_size(rows) * index_size(columns)
         r = distances(self._z[rows], self._z[columns], exact=self._exact)
-        if isinstance(rows, slice) and isinstance(columns, slice):  # a point is at distance 0 from itself, exactly
-            low, high = max(rows.start, columns.start), min(rows.stop, columns.stop)
-            if low < high:
-                r[low - rows.start : high - rows.start, low - columns.start : high - columns.start].fill_diagonal_(0.0)
+        _zero_own(r, rows, columns)
         return r
 
     @property
-    def _exact(self) -> bool:
-        """Differences, not products, where products would lose digits that matter or save no time."""
+    def _exact_differences(self) -> bool:
+        """Whether differences cost little (few inputs) or are needed (the kernel is not smooth at zero)."""
         return not self.kernel.smooth_at_zero or self.x.shape[1] <= 3
+
+    @property
+    def _exact(self) -> bool:
+        """Distances by differences, not products: also where a product's rounding in r² would rival the noise."""
+        rounding = 4.0 * torch.finfo(self.dtype).eps * self._largest
+        return self._exact_differences or rounding > 0.1 * self.noise_variance / self.signal_variance
+
+
+def _zero_own(r: Tensor, rows: Index, columns: Index) -> None:
+    """A point is at distance 0 from itself, exactly: set that in place, whatever kind the indices are."""
+    if isinstance(rows, slice) and isinstance(columns, slice):
+        low, high = max(rows.start, columns.start), min(rows.stop, columns.stop)
+        if low < high:
+            r[low - rows.start : high - rows.start, low - columns.start : high - columns.start].fill_diagonal_(0.0)
+    elif isinstance(rows, slice):
+        _zero_own(r.T, columns, rows)
+    elif isinstance(columns, slice):
+        position = rows - columns.start
+        inside = (position >= 0) & (position < columns.stop - columns.start)
+        position = position.clamp(0, columns.stop - columns.start - 1)
+        own = torch.arange(rows.numel(), device=r.device), position
+        r[own] = torch.where(inside, torch.zeros_like(r[own]), r[own])
+    else:
+        r.masked_fill_(rows[:, None] == columns, 0.0)

@@ -1,9 +1,9 @@
 """Euclidean distances between two sets of points, two ways.
 
 |a − b|² = |a|² + |b|² − 2a·b is one matrix product and fast, but close pairs lose digits: its rounding error is about
-ε(|a|² + |b|²) in the *square*. A kernel that is smooth at zero does not notice (its error is that small too);
-Matérn-1/2 does, because it sees the square root. ``exact=True`` subtracts first, so coincident points are at distance
-exactly zero.
+ε(|a|² + |b|²) in the *square*. A kernel that is smooth at zero does not notice while that is far below the noise
+variance; Matérn-1/2 does, because it sees the square root. ``exact=True`` subtracts first, so coincident points are at
+distance exactly zero.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, Origin, ranges
+from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count, factor_or_raise
 
 
@@ -20,9 +21,15 @@ class BlockFactors:
     factors: dict[int, Tensor] = field(default_factory=dict)
 
     def get(self, operator: KernelOperator, index: int, rows: slice) -> Tensor:
-        """The factor of H[rows, rows]: factored in float64, kept in the operator's dtype."""
+        """The factor of H[rows, rows]: made in float64, kept in the operator's dtype."""
         if index not in self.factors:
-            factor = factor_or_raise(operator.block(rows), f"the block of rows {rows.start} to {rows.stop} of H")
+            if operator.dtype == torch.float64:
+                block = operator.block(rows)
+            else:  # a float32 block may not be positive definite: evaluate it in float64
+                double = ChunkedOperator(operator.x[rows].double(), operator.kernel, operator.theta)
+                block = double.block(slice(0, double.n))
+                operator.entries_evaluated += double.entries_evaluated
+            factor = factor_or_raise(block, f"the block of rows {rows.start} to {rows.stop} of H")
             self.factors[index] = factor.to(operator.dtype)
         return self.factors[index]
 
@@ -70,15 +77,14 @@ class AlternatingProjections(Solver):
             worst_block, norms = _survey(progress.r, b)
             rows = blocks[worst_block]
             cost = (rows.stop - rows.start) / n
+            if progress.exploded(norms) or stall.update(max(norms), progress.iteration_epochs):
+                progress.give_up("stagnated")
+                return progress.result(state)
             carried = not progress.checked
             if progress.finished(norms, cost):
                 return progress.result(state)
             if carried and progress.checked:  # r was just replaced by the true residual: survey that one
                 continue
-            if stall.update(max(norms), progress.iteration_epochs):
-                progress.refresh()
-                progress.stop_reason = "stagnated"
-                return progress.result(state)
             step = torch.cholesky_solve(progress.r[rows], state.get(operator, worst_block, rows))
             progress.v[rows] += step
             progress.r -= operator.columns_matmul(rows, step)

@@ -16,7 +16,7 @@ import numbers
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -24,7 +24,8 @@ from torch import Tensor
 from warmgp.operators.base import KernelOperator
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
+    """A real number of any library, but no bool."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -50,9 +51,9 @@ class StoppingRule:
     max_epochs: float | None = None
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.tol) and math.isfinite(self.tol) and self.tol > 0):
-            raise ValueError(f"tol must be a positive number, got {self.tol!r}")
-        if self.max_epochs is not None and not (_is_number(self.max_epochs) and self.max_epochs > 0):
+        if not (is_number(self.tol) and 0 < self.tol < 1):  # zero itself has a relative residual of 1
+            raise ValueError(f"tol must be a positive number below 1, got {self.tol!r}")
+        if self.max_epochs is not None and not (is_number(self.max_epochs) and self.max_epochs > 0):
             raise ValueError(f"max_epochs must be a positive number or None, got {self.max_epochs!r}")
 
     def allows(self, epochs: float) -> bool:
@@ -124,12 +125,17 @@ class Progress:
     stop_reason: str = ""
     notes: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
+    _best: Tensor | None = None  # a copy of the best v so far
+    _best_worst: float = math.inf
     _best_check: float = math.inf
     _strikes: int = 0
 
     @classmethod
     def begin(cls, operator: KernelOperator, targets: Tensor, start: Tensor | None, rule: StoppingRule) -> Progress:
-        """Check the arguments, normalise, and compute the first residual: free from zero, one epoch otherwise."""
+        """Check the arguments, normalise, and compute the first residual: free from zero, one epoch otherwise.
+
+        A system whose start is worse than zero starts at zero.
+        """
         if targets.ndim != 2 or targets.shape[0] != operator.n or targets.shape[1] == 0:
             raise ValueError(f"targets must have shape ({operator.n}, 1 + s), got {tuple(targets.shape)}")
         if targets.dtype != operator.dtype or targets.device != operator.device:
@@ -147,6 +153,9 @@ class Progress:
             if not bool(torch.isfinite(start).all()):
                 raise ValueError("start must be finite, got NaN or infinity")
             progress.go_to(start.to(b) / scale)
+            worse = torch.linalg.vector_norm(progress.r, dim=0) > 1.0  # than zero: those systems start there instead
+            progress.v.masked_fill_(worse, 0.0)
+            progress.r = torch.where(worse, b, progress.r)
         return progress
 
     def norms(self) -> tuple[float, float]:
@@ -163,6 +172,23 @@ class Progress:
         self.r = self.b - self.operator.matmul(self.v)
         self.overhead_epochs += 1.0
         self.checked = True
+
+    def exploded(self, norms: tuple[float, float]) -> bool:
+        """Whether the residual is lost: not finite, or a thousand times the best. Remembers the best v on the way."""
+        worst = max(norms)
+        if not all(map(math.isfinite, norms)):
+            return True
+        if worst < 0.5 * self._best_worst:  # a copy at every halving, not at every iteration
+            self._best, self._best_worst = self.v.clone(), worst
+        return worst > 1e3 * self._best_worst
+
+    def give_up(self, reason: str) -> None:
+        """End with the true residual, at the best v seen if the present one is worse."""
+        self.stop_reason = reason
+        self.refresh()
+        worst = max(self.norms())
+        if self._best is not None and not worst <= self._best_worst:
+            self.go_to(self._best)
 
     def finished(self, norms: tuple[float, float], next_epochs: float, *, may_check: bool = True) -> bool:
         """Whether to stop before an iteration that costs ``next_epochs``; sets ``stop_reason``.
@@ -184,6 +210,7 @@ class Progress:
             if worst <= self.rule.tol:
                 self.stop_reason = "converged"
                 return True
+            self._best, self._best_worst = self.v.clone(), worst  # what was carried along was wrong
             if worst > 0.99 * self._best_check:
                 self._strikes += 1
             self._best_check = min(worst, self._best_check)

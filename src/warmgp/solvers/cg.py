@@ -49,6 +49,7 @@ class ConjugateGradients(Solver):
         norms = progress.norms()
         if progress.finished(norms, 1.0):
             return progress.result(state)
+        progress.exploded(norms)  # remembers the start
         state = self._preconditioner(operator, state)
         stall = Stall(self.stall_epochs)
         while True:
@@ -57,16 +58,20 @@ class ConjugateGradients(Solver):
                 d = p.clone()
                 gamma = (progress.r * p).sum(0)  # rᵀP⁻¹r, (1 + s,)
             Hd = operator.matmul(d)
-            alpha = _ratio(gamma, (d * Hd).sum(0))
+            curvature = (d * Hd).sum(0)
+            if bool((curvature < 0).any()):  # rounding has made H indefinite: no step along d can be trusted
+                progress.iteration_epochs += 1.0
+                progress.give_up("stagnated")
+                return progress.result(state)
+            alpha = _ratio(gamma, curvature)
             progress.v += alpha * d
             progress.r -= alpha * Hd
             progress.count(1.0)
             norms = progress.norms()
-            if progress.finished(norms, 1.0):
+            if progress.exploded(norms) or stall.update(max(norms), progress.iteration_epochs):
+                progress.give_up("stagnated")
                 return progress.result(state)
-            if stall.update(max(norms), progress.iteration_epochs):
-                progress.refresh()
-                progress.stop_reason = "stagnated"
+            if progress.finished(norms, 1.0):
                 return progress.result(state)
             if not progress.checked:
                 p = self._precondition(state, progress.r)

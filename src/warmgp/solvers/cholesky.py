@@ -51,7 +51,7 @@ class Cholesky(Solver):
         progress = Progress.begin(operator, targets, start, rule)
         if state is not None and not state.origin.same(operator.origin):
             state = None
-        if max(progress.norms()) <= rule.tol:
+        if start is not None and max(progress.norms()) <= rule.tol:
             progress.stop_reason = "converged"
             return progress.result(state)
         state = state or factorise(operator)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count
+from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count, is_number
 
 logger = logging.getLogger(__name__)
 
@@ -69,10 +69,10 @@ class StochasticGradientDescent(Solver):
 
     def __post_init__(self) -> None:
         check_count("batch_size", self.batch_size)
-        if not 0 <= self.momentum < 1:
+        if not (is_number(self.momentum) and 0 <= self.momentum < 1):
             raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
         rate = self.learning_rate
-        if rate != "auto" and not (isinstance(rate, int | float) and math.isfinite(rate) and rate > 0):
+        if rate != "auto" and not (is_number(rate) and math.isfinite(rate) and rate > 0):
             raise ValueError(f'learning_rate must be a positive number or "auto", got {rate!r}')
 
     def solve(
@@ -115,14 +115,7 @@ class StochasticGradientDescent(Solver):
                 if not automatic or rate < 1e-6:
                     progress.stop_reason = "diverged" if exploded else "stagnated"
                     break
-                smaller = _next_rate(rate)
-                why = "diverged" if exploded else "stalled"
-                progress.notes.append(
-                    f"SGD {why} at learning rate {rate:g} after {progress.iteration_epochs:.1f} epochs; "
-                    f"went back to the last good iterate with {smaller:g}"
-                )
-                logger.info(progress.notes[-1])
-                rate = smaller
+                rate = _lower(rate, "diverged" if exploded else "stalled", progress)
                 momentum.zero_()
                 batches.clear()
                 stall = Stall(self.stall_epochs)
@@ -148,9 +141,28 @@ class StochasticGradientDescent(Solver):
             progress.v += momentum
             progress.r[rows] = -g
             progress.count(cost)
+        if progress.stop_reason == "budget" and progress.iterations and not progress.checked:
+            progress.refresh()  # the estimate is older than the iterate: only the true residual tells
+            if not max(progress.norms()) <= begin_worst:
+                progress.go_to(good.clone())
+                if not max(progress.norms()) <= begin_worst:
+                    progress.go_to(begin.clone())
+                if automatic:
+                    rate = _lower(rate, "diverged", progress)
         if first_search and operator.n >= self.large_n:
             rate /= 2
         return progress.result(SGDState(rate))
+
+
+def _lower(rate: float, why: str, progress: Progress) -> float:
+    """The next smaller rate, with a note of what happened."""
+    smaller = _next_rate(rate)
+    progress.notes.append(
+        f"SGD {why} at learning rate {rate:g} after {progress.iteration_epochs:.1f} epochs; "
+        f"went back to the last good iterate with {smaller:g}"
+    )
+    logger.info(progress.notes[-1])
+    return smaller
 
 
 def _next_rate(rate: float) -> float:
