@@ -71,10 +71,8 @@ def run(name: str, args: argparse.Namespace) -> dict[str, Any]:
 
 def compare(record: dict[str, Any], truth: dict[str, Any], bound: float) -> tuple[str, bool]:
     """A row of the table, and whether the bounds hold."""
-    deviation = max(
-        abs(a["noise_scale"] / b["noise_scale"] - 1)
-        for a, b in zip(record["history"][::10], truth["history"][::10], strict=True)
-    )
+    pairs = list(zip(record["history"], truth["history"], strict=True))
+    deviation = max(abs(a["noise_scale"] / b["noise_scale"] - 1) for a, b in [*pairs[::10], pairs[-1]])
     llh, rmse = record["test"]["llh"], record["test"]["rmse"]
     good = (
         deviation <= bound
