@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from warmgp import RBF, AlternatingProjections, ConvergenceWarning, GPRegressor, Hyperparameters
 from warmgp.datasets import surface
@@ -319,3 +320,8 @@ def test_predict_checks_its_input() -> None:
 def test_exact_training_that_cannot_fit_is_refused_at_once() -> None:
     with pytest.raises(MemoryError, match='solver="cg"'):
         GPRegressor(solver="cholesky", memory_budget=10_000, **FAST).fit(X, Y)
+
+
+@parametrize_with_checks([GPRegressor(n_steps=3, n_features=50, n_probes=4, random_state=0)])
+def test_scikit_learns_own_checks(estimator, check) -> None:  # type: ignore[no-untyped-def]
+    check(estimator)

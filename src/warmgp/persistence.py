@@ -203,15 +203,13 @@ def posterior_from_tensors(tensors: Mapping[str, Tensor], kernel: str, exact: bo
 
 
 # -- checkpoints -----------------------------------------------------------------------------------------------------
-def write_checkpoint(
-    path: str | os.PathLike[str], state: TrainingState, generator: torch.Generator, plan: Plan, mark: str
-) -> None:
-    """Save all that a resume needs; ``mark`` is the fingerprint of data and settings."""
+def write_checkpoint(path: str | os.PathLike[str], state: TrainingState, random: Tensor, plan: Plan, mark: str) -> None:
+    """Save all that a resume needs, with the generator's state and the fingerprint of data and settings."""
     tensors = {
         "nu": state.nu,
         "adam_first": state.adam.first,
         "adam_second": state.adam.second,
-        "generator": generator.get_state(),
+        "generator": random,
     }
     if state.solution is not None and state.solution_theta is not None:
         tensors |= {"solution": state.solution, "solution_theta": state.solution_theta.vector}

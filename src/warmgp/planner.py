@@ -86,7 +86,7 @@ def make_plan(
         For exact training whose factor would not fit ``memory_budget``.
     """
     why: list[str] = []
-    place = _device(device)
+    place = resolve_device(device)
     if memory_budget is not None and not (is_number(memory_budget) and memory_budget > 0):
         raise ValueError(f"memory_budget must be a positive number of bytes or None, got {memory_budget!r}")
     budget = int(memory_budget) if memory_budget else available_memory(place)
@@ -179,7 +179,8 @@ def _number_in(path: str, pattern: str, unit: int = 1) -> int | None:
     return unit * int(match[1]) if match else None
 
 
-def _device(device: str | torch.device) -> torch.device:
+def resolve_device(device: str | torch.device) -> torch.device:
+    """The device of that name, "auto" being the GPU if there is one; raises where it is not to be had."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -12,8 +12,8 @@ from warmgp.training import StepRecord, TrainingState
 class ProgressBar:
     """A callback for :func:`warmgp.training.train`; a context manager that closes the bar."""
 
-    def __init__(self, n_steps: int, title: str = "training") -> None:
-        self._bar = tqdm(total=n_steps, desc=title, unit="step")
+    def __init__(self, n_steps: int, title: str = "training", done: int = 0) -> None:
+        self._bar = tqdm(total=n_steps, desc=title, unit="step", initial=done)
         self._epochs = 0.0
 
     def __call__(self, record: StepRecord, state: TrainingState) -> None:

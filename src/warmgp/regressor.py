@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
+import os
 import warnings
 from collections.abc import Sequence
 from typing import Any, Self
@@ -14,20 +15,24 @@ import sklearn.exceptions
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from warmgp.gradient import Exact
+from warmgp import model_file
+from warmgp.checkpoint import CheckpointKeeper
+from warmgp.features import FeaturePrior
+from warmgp.gradient import Exact, Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.initialisation import subset_heuristic
 from warmgp.kernels import Kernel, get_kernel
 from warmgp.operators import make_operator
 from warmgp.planner import Plan, make_plan
+from warmgp.posterior import Posterior
 from warmgp.progress import ProgressBar
 from warmgp.scaling import Standardizer
-from warmgp.solvers import Solver
+from warmgp.solvers import Solver, SolveResult
 from warmgp.solvers.base import check_count
-from warmgp.training import Callback, TrainingOptions, TrainingResult, train
+from warmgp.training import Callback, TrainingOptions, TrainingResult, initial_state, train
 
 FloatArray = NDArray[np.float64]
 
@@ -73,6 +78,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     dtype : {"auto", "float32", "float64"}
     memory_budget : int or None
         Bytes that training may use; None for what is free.
+    checkpoint : path or None
+        Save the state of training there; a later ``fit`` with the same data and settings goes on from it to the same
+        result, bit for bit on one CPU. Remove the file to start anew.
+    checkpoint_every : int
+        Steps between checkpoints.
     callbacks : sequence of callables
         Called with (record, state) after every step; one that returns True ends training.
     verbose : bool
@@ -123,6 +133,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         device: str | torch.device = "auto",
         dtype: str | torch.dtype = "auto",
         memory_budget: int | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 10,
         callbacks: Sequence[Callback] = (),
         verbose: bool = False,
         random_state: Any = None,
@@ -144,6 +156,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self.device = device
         self.dtype = dtype
         self.memory_budget = memory_budget
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state
@@ -156,7 +170,20 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         targets = np.asarray(targets, dtype=np.float64)
         n, d = inputs.shape
+        if isinstance(self.init, Hyperparameters):
+            self.init.check_dimension(d)
+            if not self.ard and self.init.length_scales.numel() != 1:
+                raise ValueError(f"ard=False needs one length scale in init, got {self.init.length_scales.numel()}")
+        if np.ptp(targets) == 0:
+            raise ValueError(f"y is constant ({targets[0]:g} in all {n} rows): there is nothing to learn")
         plan = self._make_plan(n)
+        generator = torch.Generator()
+        keeper = state = None
+        if self.checkpoint is not None:
+            keeper = CheckpointKeeper(
+                self.checkpoint, self.checkpoint_every, model_file.fingerprint(self, inputs, targets), generator
+            )
+            state, plan = keeper.resume(plan)
         options = TrainingOptions(
             plan.solver,
             plan.gradient,
@@ -168,26 +195,25 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             n_features=plan.n_features,
             n_samples=self.n_probes,
         )
-        if isinstance(self.init, Hyperparameters):
-            self.init.check_dimension(d)
-            if not self.ard and self.init.length_scales.numel() != 1:
-                raise ValueError(f"ard=False needs one length scale in init, got {self.init.length_scales.numel()}")
-        if np.ptp(targets) == 0:
-            raise ValueError(
-                f"y is constant ({targets[0]:g} in all {n} rows): with constant targets there is nothing to learn"
-            )
         scaler = Standardizer.fit(inputs, targets) if self.standardize else Standardizer.identity(d)
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        generator = torch.Generator().manual_seed(int(seed))
         x_tensor = torch.as_tensor(scaler.x(inputs)).to(device=plan.device, dtype=plan.dtype)
         y_tensor = torch.as_tensor(scaler.y(targets)).to(device=plan.device, dtype=plan.dtype)
-        theta = self._initial(plan, x_tensor, y_tensor, kernel, generator)
+        if state is None:
+            generator.manual_seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
+            theta = self._initial(plan, x_tensor, y_tensor, kernel, generator)
+        else:
+            theta = state.theta
         operator = make_operator(plan.operator, x_tensor, kernel, theta)
+        state = state or initial_state(operator, options)
         with contextlib.ExitStack() as stack:
             callbacks = list(self.callbacks)
+            if keeper is not None:
+                keeper.keep(state, plan)
+                callbacks.insert(0, keeper)
+                stack.callback(keeper.flush)
             if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(plan.n_steps)))
-            result = train(operator, y_tensor, options, generator=generator, callbacks=callbacks)
+                callbacks.append(stack.enter_context(ProgressBar(plan.n_steps, done=state.step)))
+            result = train(operator, y_tensor, options, generator=generator, state=state, callbacks=callbacks)
         self.plan_ = plan
         self._scaler = scaler
         self._accept(result, y_tensor)
@@ -214,21 +240,25 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             log_det = 2.0 * float(torch.log(factor.diagonal()).sum())
             self.log_marginal_likelihood_value_ = -0.5 * (fit + log_det + y.numel() * math.log(2 * math.pi))
         if not final.converged:
-            budget = self.plan_.rule.max_epochs
-            remedy = {
-                "budget": f"raise max_epochs (now {budget:g}) or n_steps" if budget else "",
-                "stagnated": 'use dtype="float64" or a higher noise_floor',
-                "diverged": 'use solver="ap" or a smaller learning rate of the solver',
-            }.get(final.stop_reason, "")
-            worst = max(final.residual_mean, final.residual_probes)
-            warnings.warn(
-                f"the final solve stopped ({final.stop_reason}) at relative residuals {final.residual_mean:.3g} (mean) "
-                f"and {final.residual_probes:.3g} (samples), above tol={self.plan_.rule.tol:g}. "
-                f"{'Do not trust the predictions' if worst > 0.1 else 'Predictions are less accurate than asked'}: "
-                f"{remedy}.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            self._warn_unsolved(final)
+
+    def _warn_unsolved(self, final: SolveResult) -> None:
+        """Say how far the solve got and what would help."""
+        budget = self.plan_.rule.max_epochs
+        remedy = {
+            "budget": f"raise max_epochs (now {budget:g}) or n_steps" if budget else "",
+            "stagnated": 'use dtype="float64" or a higher noise_floor',
+            "diverged": 'use solver="ap" or a smaller learning rate of the solver',
+        }.get(final.stop_reason, "")
+        worst = max(final.residual_mean, final.residual_probes)
+        warnings.warn(
+            f"the final solve stopped ({final.stop_reason}) at relative residuals {final.residual_mean:.3g} (mean) "
+            f"and {final.residual_probes:.3g} (samples), above tol={self.plan_.rule.tol:g}. "
+            f"{'Do not trust the predictions' if worst > 0.1 else 'Predictions are less accurate than asked'}: "
+            f"{remedy}.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
     def _make_plan(self, n: int) -> Plan:
         return make_plan(
@@ -267,6 +297,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     def _check_numbers(self) -> None:
         """Refuse bad options before any data is touched."""
         check_count("n_probes", self.n_probes)
+        check_count("checkpoint_every", self.checkpoint_every)
         for name in ("ard", "solver_warm_start", "standardize", "verbose"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
@@ -310,3 +341,63 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         total = variance.double() + noise
         std = total.sqrt().cpu().numpy()
         return self._scaler.y_back(mean.cpu().double().numpy()), self._scaler.y_scale_back(std)
+
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | None = None) -> FloatArray:
+        """Posterior functions at X without noise, (rows of X, n_samples).
+
+        The first ``n_probes`` are stored with the model. Any number can be had with a ``random_state``: the functions
+        of a seed are new ones, and cost one more solve at every call. Either way the same arguments are the same
+        functions at any X.
+        """
+        check_is_fitted(self, "hyperparameters_")
+        check_count("n_samples", n_samples)
+        inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        posterior = self._posterior
+        if random_state is not None:
+            posterior = self._new_samples(n_samples, int(check_random_state(random_state).randint(2**31 - 1)))
+        elif n_samples > posterior.n_samples:
+            raise ValueError(
+                f"n_samples={n_samples} is more than the {posterior.n_samples} functions of the model: "
+                f"give random_state to draw new ones, or fit with a larger n_probes"
+            )
+        x = torch.as_tensor(self._scaler.x(inputs)).to(posterior.x)
+        return self._scaler.y_back(posterior.samples(x)[:, :n_samples].double().cpu().numpy())
+
+    def _new_samples(self, n_samples: int, seed: int) -> Posterior:
+        """A posterior with n new functions: a draw of the prior and one solve."""
+        old, plan = self._posterior, self.plan_
+        generator = torch.Generator().manual_seed(seed)
+        operator = make_operator(plan.operator, old.x, old.kernel, old.theta)
+        pathwise = Pathwise(n_samples, plan.n_features)
+        draw = pathwise.draw(operator, generator)
+        targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already
+        solved = plan.solver.solve(operator, targets, rule=plan.rule, generator=generator)
+        if not solved.converged:
+            self._warn_unsolved(solved)
+        assert isinstance(draw.prior, FeaturePrior)
+        solution = torch.cat([old.solution[:, :1], solved.solution], 1)
+        return Posterior(old.x, old.kernel, old.theta, solution, draw.prior)
+
+    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
+        """log p(y_i | x_i) of each row under the normal predictive distribution, in the units of y, (rows of X,)."""
+        mean, std = self.predict(X, return_std=True)
+        targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        if targets.shape != mean.shape:
+            raise ValueError(f"y must have one value for each of the {len(mean)} rows of X, got shape {targets.shape}")
+        return -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2))
+
+    # -- files -------------------------------------------------------------------------------------------------------
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one safetensors file, whole or not at all."""
+        check_is_fitted(self, "hyperparameters_")
+        model_file.save(self, path)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], device: str | torch.device = "auto", solver: Solver | None = None
+    ) -> GPRegressor:
+        """Read a model that :meth:`save` wrote, onto ``device``; it predicts at once, with no solve.
+
+        ``solver`` is needed only for a model that was trained with a solver of your own.
+        """
+        return model_file.load(cls, path, device, solver)
