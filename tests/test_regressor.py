@@ -11,6 +11,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from warmgp import RBF, AlternatingProjections, ConvergenceWarning, GPRegressor, Hyperparameters
@@ -199,6 +202,43 @@ def test_a_failed_step_keeps_the_steps_before_it() -> None:
     with pytest.warns(ConvergenceWarning, match="not positive definite.*3 steps"):
         model = GPRegressor(solver=Fails(20), **FAST).fit(X, y)
     assert model.n_steps_ == 3 and np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tensors_in_tensors_out(dtype: torch.dtype) -> None:
+    X, y = data()
+    x, t = torch.as_tensor(X, dtype=dtype), torch.as_tensor(y, dtype=dtype)
+    model = GPRegressor(solver="cg", **FAST).fit(x, t)
+    same = GPRegressor(solver="cg", **FAST).fit(x.numpy(), t.numpy())
+    for found, expected in (
+        (model.predict(x), same.predict(x.numpy())),
+        (model.predict(x, return_std=True)[1], same.predict(x.numpy(), return_std=True)[1]),
+        (model.predict(x, return_cov=True)[1], same.predict(x.numpy(), return_cov=True)[1]),
+        (model.sample_y(x, 2), same.sample_y(x.numpy(), 2)),
+        (model.log_predictive_density(x, t), same.log_predictive_density(x.numpy(), t.numpy())),
+    ):
+        assert isinstance(found, torch.Tensor) and found.dtype == dtype and isinstance(expected, np.ndarray)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames_are_remembered_by_name(library: str) -> None:
+    frames = pytest.importorskip(library)
+    X, y = data()
+    frame = frames.DataFrame({"lat": X[:, 0], "lon": X[:, 1]})
+    model = GPRegressor(**FAST).fit(frame, frames.Series(y))
+    assert model.feature_names_in_.tolist() == ["lat", "lon"]
+    np.testing.assert_array_equal(model.predict(frame), GPRegressor(**FAST).fit(X, y).predict(X))
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frames.DataFrame({"lat": X[:, 0], "height": X[:, 1]}))
+
+
+def test_pipeline_and_search() -> None:
+    X, y = data()
+    pipeline = make_pipeline(StandardScaler(), GPRegressor(**FAST))
+    search = GridSearchCV(pipeline, {"gpregressor__kernel": ["rbf", "matern32"]}, cv=2)
+    assert search.fit(X, y).best_params_["gpregressor__kernel"] in ("rbf", "matern32")
+    assert np.isfinite(cross_val_score(GPRegressor(**FAST), X, y, cv=2)).all()
 
 
 def test_failed_fit_is_not_a_fit() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import numbers
 import os
 import warnings
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from warmgp import model_file
+from warmgp.arrays import like, to_numpy
 from warmgp.checkpoint import CheckpointKeeper
 from warmgp.features import FeaturePrior
 from warmgp.gradient import Exact, Pathwise
@@ -26,6 +26,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.initialisation import subset_heuristic
 from warmgp.kernels import Kernel, get_kernel
 from warmgp.operators import make_operator
+from warmgp.parameters import check_parameters, check_start
 from warmgp.planner import Plan, make_plan
 from warmgp.posterior import Posterior
 from warmgp.progress import ProgressBar
@@ -166,14 +167,14 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on inputs X (n, d) and targets y (n,)."""
         kernel = get_kernel(self.kernel)
-        self._check_numbers()
-        inputs, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        targets = np.asarray(targets, dtype=np.float64)
+        check_parameters(self.get_params(deep=False))
+        # one memory layout, so that the same numbers give the same bits whatever they came in
+        inputs, targets = validate_data(
+            self, to_numpy(X), to_numpy(y), dtype=np.float64, order="C", y_numeric=True, ensure_min_samples=2
+        )
+        targets = np.ascontiguousarray(targets, dtype=np.float64)
         n, d = inputs.shape
-        if isinstance(self.init, Hyperparameters):
-            self.init.check_dimension(d)
-            if not self.ard and self.init.length_scales.numel() != 1:
-                raise ValueError(f"ard=False needs one length scale in init, got {self.init.length_scales.numel()}")
+        check_start(self.init, d, self.ard)
         if np.ptp(targets) == 0:
             raise ValueError(f"y is constant ({targets[0]:g} in all {n} rows): there is nothing to learn")
         plan = self._make_plan(n)
@@ -294,26 +295,6 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             noise_floor=self.noise_floor,
         )
 
-    def _check_numbers(self) -> None:
-        """Refuse bad options before any data is touched."""
-        check_count("n_probes", self.n_probes)
-        check_count("checkpoint_every", self.checkpoint_every)
-        for name in ("ard", "solver_warm_start", "standardize", "verbose"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
-        if not isinstance(self.init, str | Hyperparameters):
-            raise ValueError(f'init must be "auto", "ones", "subset" or Hyperparameters, got {self.init!r}')
-        if not isinstance(self.callbacks, Sequence) or not all(map(callable, self.callbacks)):
-            raise ValueError(f"callbacks must be a sequence of callables, got {self.callbacks!r}")
-        for name in ("tol", "noise_floor"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
-                raise ValueError(f"{name} must be a number, got {value!r}")
-        if self.tol <= 0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}")
-        if self.noise_floor < 0:
-            raise ValueError(f"noise_floor must be at least 0, got {self.noise_floor!r}")
-
     # -- predicting --------------------------------------------------------------------------------------------------
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, include_noise: bool = True
@@ -327,20 +308,21 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for: the covariance has the variances")
         check_is_fitted(self, "hyperparameters_")
-        inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        inputs = validate_data(self, to_numpy(X), reset=False, dtype=np.float64, order="C")
         posterior = self._posterior
         x = torch.as_tensor(self._scaler.x(inputs)).to(posterior.x)
         if not (return_std or return_cov):
-            return self._scaler.y_back(posterior.mean(x).cpu().double().numpy())
+            return like(X, self._scaler.y_back(posterior.mean(x).cpu().double().numpy()))
         noise = posterior.noise_variance if include_noise else 0.0
         if return_cov:
             covariance = posterior.covariance(x).double().cpu().numpy() + noise * np.eye(len(inputs))
             centre = self._scaler.y_back(posterior.mean(x).cpu().double().numpy())
-            return centre, covariance * self._scaler.y_scale**2
+            return like(X, centre), like(X, covariance * self._scaler.y_scale**2)
         mean, variance = posterior.mean_and_variance(x)
         total = variance.double() + noise
         std = total.sqrt().cpu().numpy()
-        return self._scaler.y_back(mean.cpu().double().numpy()), self._scaler.y_scale_back(std)
+        centre = self._scaler.y_back(mean.cpu().double().numpy())
+        return like(X, centre), like(X, self._scaler.y_scale_back(std))
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | None = None) -> FloatArray:
         """Posterior functions at X without noise, (rows of X, n_samples).
@@ -351,7 +333,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "hyperparameters_")
         check_count("n_samples", n_samples)
-        inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        inputs = validate_data(self, to_numpy(X), reset=False, dtype=np.float64, order="C")
         posterior = self._posterior
         if random_state is not None:
             posterior = self._new_samples(n_samples, int(check_random_state(random_state).randint(2**31 - 1)))
@@ -361,7 +343,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 f"give random_state to draw new ones, or fit with a larger n_probes"
             )
         x = torch.as_tensor(self._scaler.x(inputs)).to(posterior.x)
-        return self._scaler.y_back(posterior.samples(x)[:, :n_samples].double().cpu().numpy())
+        return like(X, self._scaler.y_back(posterior.samples(x)[:, :n_samples].double().cpu().numpy()))
 
     def _new_samples(self, n_samples: int, seed: int) -> Posterior:
         """A posterior with n new functions: a draw of the prior and one solve."""
@@ -380,11 +362,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """log p(y_i | x_i) of each row under the normal predictive distribution, in the units of y, (rows of X,)."""
-        mean, std = self.predict(X, return_std=True)
-        targets = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        mean, std = self.predict(to_numpy(X), return_std=True)
+        targets = check_array(to_numpy(y), ensure_2d=False, dtype=np.float64, input_name="y")
         if targets.shape != mean.shape:
             raise ValueError(f"y must have one value for each of the {len(mean)} rows of X, got shape {targets.shape}")
-        return -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2))
+        return like(X, -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2)))
 
     # -- files -------------------------------------------------------------------------------------------------------
     def save(self, path: str | os.PathLike[str]) -> None:
