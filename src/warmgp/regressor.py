@@ -14,7 +14,7 @@ import sklearn.exceptions
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from warmgp import model_file
@@ -164,8 +164,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     # -- fitting -----------------------------------------------------------------------------------------------------
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on inputs X (n, d) and targets y (n,)."""
+    def fit(self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None = None) -> Self:
+        """Train on inputs X (n, d) and targets y (n,).
+
+        With ``validation=(X, y)`` every record of ``history_`` has the held-out ``metrics`` "rmse" and, with the
+        pathwise gradient, "llh", in standardised units; :class:`warmgp.callbacks.EarlyStopping` stops on them.
+        """
         kernel = get_kernel(self.kernel)
         check_parameters(self.get_params(deep=False))
         # one memory layout, so that the same numbers give the same bits whatever they came in
@@ -199,6 +203,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         scaler = Standardizer.fit(inputs, targets) if self.standardize else Standardizer.identity(d)
         x_tensor = torch.as_tensor(scaler.x(inputs)).to(device=plan.device, dtype=plan.dtype)
         y_tensor = torch.as_tensor(scaler.y(targets)).to(device=plan.device, dtype=plan.dtype)
+        held_out = None
+        if validation is not None:
+            X_held, y_held = (to_numpy(part) for part in validation)
+            X_held = validate_data(self, X_held, reset=False, dtype=np.float64, order="C")
+            y_held = check_array(y_held, ensure_2d=False, dtype=np.float64, input_name="validation y")
+            check_consistent_length(X_held, y_held)
+            held_out = torch.as_tensor(scaler.x(X_held)).to(x_tensor), torch.as_tensor(scaler.y(y_held)).to(x_tensor)
         if state is None:
             generator.manual_seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
             theta = self._initial(plan, x_tensor, y_tensor, kernel, generator)
@@ -214,7 +225,15 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 stack.callback(keeper.flush)
             if self.verbose:
                 callbacks.append(stack.enter_context(ProgressBar(plan.n_steps, done=state.step)))
-            result = train(operator, y_tensor, options, generator=generator, state=state, callbacks=callbacks)
+            result = train(
+                operator,
+                y_tensor,
+                options,
+                generator=generator,
+                state=state,
+                callbacks=callbacks,
+                validation=held_out,
+            )
         self.plan_ = plan
         self._scaler = scaler
         self._accept(result, y_tensor)

@@ -32,6 +32,7 @@ from warmgp.solvers import Cholesky, Solver, SolveResult, StoppingRule
 from warmgp.solvers.ap import BlockFactors
 from warmgp.solvers.base import check_count, is_number
 from warmgp.solvers.cholesky import CholeskyState
+from warmgp.validation import validation_metrics
 
 logger = logging.getLogger(__name__)
 
@@ -174,6 +175,7 @@ def train(
     generator: torch.Generator,
     state: TrainingState | None = None,
     callbacks: Sequence[Callback] = (),
+    validation: tuple[Tensor, Tensor] | None = None,
 ) -> TrainingResult:
     """Maximise the marginal likelihood from the operator's θ and solve for the posterior.
 
@@ -189,6 +191,9 @@ def train(
     state : TrainingState, optional
         Go on from here instead of the operator's θ.
     callbacks : sequence of Callback
+    validation : (x, y), optional
+        Held-out points in the units of training; every record then has their RMSE and, where the probes are functions,
+        their mean log-likelihood, from the solutions of that step alone.
     """
     check_targets(operator, y)
     state = state or initial_state(operator, options)
@@ -196,7 +201,7 @@ def train(
     try:
         while state.step < options.n_steps:
             operator = operator.at(state.theta)
-            state = take_step(operator, y, options, state, generator)
+            state = take_step(operator, y, options, state, generator, validation)
             if _wants_stop(callbacks, state):
                 stopped = "callback"
                 break
@@ -268,6 +273,7 @@ def take_step(
     options: TrainingOptions,
     state: TrainingState,
     generator: torch.Generator,
+    validation: tuple[Tensor, Tensor] | None = None,
 ) -> TrainingState:
     """Solve at θ, estimate the gradient, move θ. Returns the next state."""
     began = time.perf_counter()
@@ -312,6 +318,7 @@ def take_step(
         stop_reason=result.stop_reason,
         notes=result.notes,
         log_marginal_likelihood=likelihood,
+        metrics=validation_metrics(operator, result.solution, draw, *validation) if validation else {},
     )
     return replace(
         state,
