@@ -1,0 +1,399 @@
+"""The command line: from a table in a file to predictions with error bars, without writing Python.
+
+Exit codes: 0 done; 1 a failure while running; 2 wrong usage or input; 130 interrupted. An error is one line on stderr.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table as Grid
+
+from warmgp import demo as demonstration
+from warmgp import tables
+from warmgp.persistence import FileError
+from warmgp.regressor import ConvergenceWarning, GPRegressor
+from warmgp.tables import Table, TableError, TableWriter, check_column, check_writable, feature_chunks, open_table
+
+FloatArray = NDArray[np.float64]
+
+app = typer.Typer(
+    help="Gaussian-process regression on tables: CSV (also .csv.gz), Parquet and npz files.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+DataArgument = Annotated[Path, typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .parquet or .npz")]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="model file written by fit")]
+DeviceOption = Annotated[str, typer.Option(help='"auto", "cpu", "cuda", …')]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="no progress bar")]
+
+
+class UsageError(ValueError):
+    """Options that do not go together, or an option's value that makes no sense."""
+
+
+# -- commands --------------------------------------------------------------------------------------------------------
+@app.command()
+def fit(
+    data: DataArgument,
+    target: Annotated[str, typer.Option(help="column to predict")],
+    out: Annotated[Path, typer.Option(help="model file to write")],
+    drop: Annotated[list[str] | None, typer.Option(metavar="COL", help="column to leave out (repeatable)")] = None,
+    one_hot: Annotated[list[str] | None, typer.Option(metavar="COL", help="text column to encode (repeatable)")] = None,
+    test_fraction: Annotated[float | None, typer.Option(help="share of rows to hold out and score on")] = None,
+    kernel: Annotated[str, typer.Option(help="rbf, matern12, matern32 or matern52")] = "matern32",
+    ard: Annotated[bool, typer.Option(help="one length scale per column, or one for all")] = True,
+    solver: Annotated[str, typer.Option(help="auto, cholesky, cg, ap or sgd")] = "auto",
+    gradient: Annotated[str, typer.Option(help="auto, exact, standard or pathwise")] = "auto",
+    n_probes: Annotated[int, typer.Option(help="probes, also the posterior functions behind std")] = 64,
+    n_features: Annotated[str, typer.Option(help="random features, an even number, or auto")] = "auto",
+    tol: Annotated[float, typer.Option(help="relative residual at which a solve has converged")] = 0.01,
+    max_epochs: Annotated[str, typer.Option(help="budget of a solve in epochs, none, or auto")] = "auto",
+    n_steps: Annotated[str, typer.Option(help="Adam steps, or auto")] = "auto",
+    learning_rate: Annotated[str, typer.Option(help="of Adam, or auto")] = "auto",
+    noise_floor: Annotated[float, typer.Option(help="least noise scale, in standardised units")] = 1e-4,
+    dtype: Annotated[str, typer.Option(help="auto, float32 or float64")] = "auto",
+    device: DeviceOption = "auto",
+    seed: Annotated[int, typer.Option(help="of all randomness, the held-out rows included")] = 0,
+    checkpoint: Annotated[Path | None, typer.Option(help="keep the state of training in this file")] = None,
+    checkpoint_every: Annotated[int, typer.Option(help="steps between checkpoints")] = 10,
+    resume: Annotated[bool, typer.Option("--resume", help="go on from the checkpoint, if there is one")] = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Train on a table and write a model file.
+
+    With --test-fraction the model is trained on the other rows only, and scored on those held out.
+    """
+    model = GPRegressor(
+        kernel,
+        ard=ard,
+        solver=solver,
+        gradient=gradient,
+        n_probes=n_probes,
+        n_features=_number("--n-features", n_features, int),
+        tol=tol,
+        max_epochs=_number("--max-epochs", max_epochs, float, none=True),
+        n_steps=_number("--n-steps", n_steps, int),
+        learning_rate=_number("--learning-rate", learning_rate, float),
+        noise_floor=noise_floor,
+        dtype=dtype,
+        device=device,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        verbose=not quiet,
+        random_state=seed,
+    )
+    if not 0 <= seed < 2**32:
+        raise UsageError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
+    if test_fraction is not None and not 0 < test_fraction < 1:
+        raise UsageError(f"--test-fraction must be between 0 and 1, got {test_fraction:g}")
+    check_writable(out)
+    _check_checkpoint(checkpoint, resume)
+    _check_apart({"DATA": data, "--out": out, "--checkpoint": checkpoint})
+    X, y = training_table(open_table(data), target, drop or [], one_hot or [])
+    train, test = split(len(y), test_fraction, seed)
+    if np.ptp(y[train]) == 0:
+        raise TableError(f"the target {target!r} of {data} is constant ({y[train][0]:g}): there is nothing to learn")
+    model.fit(X.iloc[train], y[train])
+    model.save(out)
+    console = Console()
+    told = f"fitted {len(train):,} rows of {X.shape[1]} columns: {out}"
+    console.print(told, soft_wrap=True, highlight=False, markup=False)
+    if len(test):
+        mean, std = model.predict(X.iloc[test], return_std=True)
+        _show(console, f"{len(test):,} held-out rows, which the model has not seen", metrics(y[test], mean, std))
+
+
+@app.command()
+def predict(
+    model: ModelArgument,
+    data: DataArgument,
+    out: Annotated[Path, typer.Option(help="table to write: .csv, .csv.gz, .parquet or .npz")],
+    std: Annotated[bool, typer.Option("--std", help="also the standard deviation of a new observation")] = False,
+    samples: Annotated[int, typer.Option(help="also this many posterior functions, without noise")] = 0,
+    device: DeviceOption = "auto",
+    quiet: QuietOption = False,
+) -> None:
+    """Predict every row of a table, in chunks; the output appears when it is whole."""
+    _check_apart({"MODEL": model, "DATA": data, "--out": out})
+    writer = TableWriter(out)
+    fitted = _load(model, device)
+    if not 0 <= samples <= fitted._posterior.n_samples:
+        raise UsageError(
+            f"--samples must be between 0 and the {fitted._posterior.n_samples} functions of {model}, got {samples}: "
+            f"fit with a larger --n-probes for more"
+        )
+    table = open_table(data)
+    names = feature_names(fitted)
+    tables.resolve(names, table)
+    rows = 0
+    with writer, _bar(quiet) as bar:
+        task = bar.add_task("predicting", total=1.0, rows="0 rows")
+        for X, _ in feature_chunks(table, names):
+            writer.write(_columns(fitted, X, std, samples))
+            rows += len(X)
+            bar.update(task, completed=table.fraction, rows=f"{rows:,} rows")
+        bar.update(task, completed=1.0)
+    if not quiet:
+        Console(stderr=True).print(f"predicted {rows:,} rows: {out}", soft_wrap=True, highlight=False, markup=False)
+
+
+@app.command()
+def score(
+    model: ModelArgument,
+    data: DataArgument,
+    target: Annotated[str, typer.Option(help="column that holds the truth")],
+    device: DeviceOption = "auto",
+    quiet: QuietOption = False,
+) -> None:
+    """Compare predictions with a table's true values, in the units of the target."""
+    fitted = _load(model, device)
+    table = open_table(data)
+    check_column(table, target, "--target")
+    names = feature_names(fitted)
+    tables.resolve(names, table)
+    parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
+    with _bar(quiet) as bar:
+        task = bar.add_task("predicting", total=1.0, rows="")
+        for X, others in feature_chunks(table, names, [target]):
+            parts.append((others[target], *_predict(fitted, X, return_std=True)))
+            bar.update(task, completed=table.fraction)
+        bar.update(task, completed=1.0)
+    truth, mean, spread = (np.concatenate(values) for values in zip(*parts, strict=True))
+    _show(Console(), f"{len(truth):,} rows of {data}", metrics(truth, mean, spread))
+
+
+@app.command()
+def info(model: ModelArgument) -> None:
+    """Say what a model file holds."""
+    fitted = _load(model, "cpu")
+    theta, scaler, history = fitted.hyperparameters_, fitted._scaler, fitted.history_
+    x = fitted._posterior.x
+    rows: dict[str, str] = {
+        "kernel": fitted._posterior.kernel.name,
+        "rows, columns": f"{x.shape[0]:,}, {x.shape[1]}",
+        "noise": f"{float(theta.noise_scale):.6g} ({float(theta.noise_scale) * scaler.y_scale:.6g} in units of y)",
+        "signal": f"{float(theta.signal_scale):.6g} ({float(theta.signal_scale) * scaler.y_scale:.6g} in units of y)",
+        "plan": str(fitted.plan_),
+        "converged": "yes" if fitted.converged_ else "no: the final solve did not reach the tolerance",
+    }
+    if history:
+        seconds, epochs = sum(h.step_seconds for h in history), sum(h.epochs for h in history)
+        rows["training"] = f"{fitted.n_steps_} steps, {epochs:.0f} epochs, {seconds:.1f} s"
+        rows["last residuals"] = f"{history[-1].residual_mean:.3g} (mean), {history[-1].residual_probes:.3g} (probes)"
+    if fitted.log_marginal_likelihood_value_ is not None:
+        rows["log marginal likelihood"] = f"{fitted.log_marginal_likelihood_value_:.6g} (standardised units)"
+    console = Console()
+    _show(console, str(model), rows)
+    lengths = theta.length_scales.expand(x.shape[1]).tolist()
+    grid = Grid("column", "length scale", "in its units", title="length scales", title_justify="left")
+    for name, length, unit in zip(feature_names(fitted), lengths, scaler.x_scale, strict=True):
+        grid.add_row(str(name), f"{length:.6g}", f"{length * float(unit):.6g}")
+    console.print(grid, markup=False)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="where the picture goes")] = Path("demo.png"),
+    n: Annotated[int, typer.Option("--n", min=10, help="training points")] = 5000,
+    steps: Annotated[int, typer.Option(min=1, help="optimiser steps")] = 50,
+    quiet: QuietOption = False,
+) -> None:
+    """Fit a noisy surface and draw mean, uncertainty and convergence."""
+    check_writable(out)
+    if importlib.util.find_spec("matplotlib") is None:
+        raise RuntimeError("the demo draws with matplotlib, which is not installed: pip install 'warmgp[plot]'")
+    options = ["--out", str(out), "--n", str(n), "--steps", str(steps)]
+    demonstration.main([*options, "--quiet"] if quiet else options)
+
+
+# -- what the commands are made of -----------------------------------------------------------------------------------
+def training_table(
+    table: Table, target: str, drop: Sequence[str], one_hot: Sequence[str]
+) -> tuple[pd.DataFrame, FloatArray]:
+    """Features as a float64 DataFrame, in the order of the file, and the target; refuses what is no number."""
+    check_column(table, target, "--target")
+    for option, names in (("--drop", drop), ("--one-hot", one_hot)):
+        for name in names:
+            check_column(table, name, option)
+            if name == target:
+                raise UsageError(f"{option} {name}: that is the target")
+    both = [name for name in one_hot if name in drop]
+    if both:
+        raise UsageError(f"--drop and --one-hot both name {tables.quoted(both)}: choose one")
+    names = [name for name in table.columns if name != target and name not in drop]
+    if not names:
+        raise TableError(f"{table.path} has no column left to learn from besides the target {target!r}")
+    unnamed = [name for name in names if name.startswith("Unnamed: ")]
+    if unnamed:
+        raise TableError(f"a column of {table.path} has no name: name it, or leave it out: --drop {unnamed[0]!r}")
+    frame = table.read([*names, target], one_hot)
+    texts = {
+        name: cell for name in names if name not in one_hot and (cell := tables.text_cell(frame[name])) is not None
+    }
+    if texts:
+        told = ", ".join(f"{name!r} ({cell[:40]!r})" for name, cell in texts.items())
+        first = next(iter(texts))
+        raise TableError(f"not numbers in {table.path}: {told}. Use --drop {first!r} or --one-hot {first!r}, and so on")
+    y = tables.numeric(frame[target], table.path, remedy="correct it or leave the row out")
+    made: dict[str, FloatArray] = {}
+    for name in names:
+        if name not in one_hot:
+            made[name] = tables.numeric(
+                frame[name], table.path, remedy=f"correct it, leave the row out, or --drop {name!r}"
+            )
+            continue
+        known = tables.categories(frame[name], table.path)
+        for value in known:  # predict knows no more than the names
+            if tables.resolve([f"{name}={value}"], table) != ([], {name: [value]}):
+                raise TableError(
+                    f"--one-hot {name}: '{name}={value}' reads as another column of {table.path}: rename one"
+                )
+        made |= tables.indicators(frame[name], known, table.path)
+    return pd.DataFrame(made), y
+
+
+def split(n: int, fraction: float | None, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(training rows, held-out rows) in the order of the table; none are held out without a fraction."""
+    if fraction is None:
+        return np.arange(n), np.arange(0)
+    held = round(fraction * n)
+    if held < 1 or n - held < 2:
+        raise UsageError(f"--test-fraction {fraction:g} of {n} rows leaves {n - held} to train on and {held} to test")
+    order = np.random.default_rng(seed).permutation(n)
+    return np.sort(order[held:]), np.sort(order[:held])
+
+
+def metrics(y: FloatArray, mean: FloatArray, std: FloatArray) -> dict[str, str]:
+    """RMSE, R², mean log predictive density and coverage, in the units of y."""
+    error = y - mean
+    spread = float(np.sum((y - y.mean()) ** 2))
+    density = -0.5 * ((error / std) ** 2 + np.log(2 * np.pi * std**2))
+    return {
+        "RMSE": f"{np.sqrt(np.mean(error**2)):.6g}",
+        "R²": f"{1 - float(np.sum(error**2)) / spread:.6g}"
+        if spread > 0
+        else "undefined: the true values are constant",
+        "mean log predictive density": f"{density.mean():.6g}",
+        "95% coverage": f"{np.mean(np.abs(error) <= 1.959964 * std):.1%}",
+    }
+
+
+def feature_names(model: GPRegressor) -> list[str]:
+    """The columns that the model reads; x0, x1, … where it was fitted without names."""
+    names = getattr(model, "feature_names_in_", None)
+    return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
+
+
+def _predict(model: GPRegressor, X: pd.DataFrame, **options: Any) -> Any:
+    return model.predict(X if hasattr(model, "feature_names_in_") else X.to_numpy(), **options)
+
+
+def _columns(model: GPRegressor, X: pd.DataFrame, std: bool, samples: int) -> dict[str, FloatArray]:
+    """What predict writes for a chunk."""
+    made = dict(zip(("mean", "std"), _predict(model, X, return_std=True), strict=True)) if std else {}
+    if not std:
+        made["mean"] = _predict(model, X)
+    if samples:
+        functions = model.sample_y(X if hasattr(model, "feature_names_in_") else X.to_numpy(), samples)
+        made |= {f"sample_{k + 1}": functions[:, k] for k in range(samples)}
+    return made
+
+
+def _load(path: Path, device: str) -> GPRegressor:
+    try:
+        return GPRegressor.load(path, device=device)
+    except (KeyError, TypeError) as error:
+        raise FileError(f"{path} is not a model of this version of warmgp: it lacks {error}") from error
+
+
+def _number(option: str, text: str, kind: Callable[[str], Any], none: bool = False) -> Any:
+    """ "auto", a number, or None for "none" where that is allowed."""
+    if text == "auto" or (none and text == "none"):
+        return text if text == "auto" else None
+    try:
+        return kind(text)
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise UsageError(f"{option} must be {what}{', none' if none else ''} or auto, got {text!r}") from None
+
+
+def _check_checkpoint(path: Path | None, resume: bool) -> None:
+    if path is None:
+        if resume:
+            raise UsageError("--resume needs --checkpoint PATH, the file to go on from")
+        return
+    check_writable(path)
+    if path.exists() and not resume:
+        raise UsageError(f"the checkpoint {path} exists: add --resume to go on from it, or delete it to start anew")
+
+
+def _check_apart(paths: dict[str, Path | None]) -> None:
+    """Refuse to write over what is read."""
+    seen: dict[Path, str] = {}
+    for what, path in paths.items():
+        if path is not None and (other := seen.setdefault(path.resolve(), what)) != what:
+            raise UsageError(f"{other} and {what} are the same file {path}: give another name")
+
+
+def _bar(quiet: bool) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rows]}"))
+    return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=quiet)
+
+
+def _show(console: Console, title: str, rows: dict[str, str]) -> None:
+    grid = Grid(title=title, title_justify="left", show_header=False)
+    for name, value in rows.items():
+        grid.add_row(name, value)
+    console.print(grid, markup=False)
+
+
+# -- the way in and out ----------------------------------------------------------------------------------------------
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", category=ConvergenceWarning)
+        warnings.showwarning = lambda message, *_, **__: _say("warning", str(message))
+        try:
+            code = app(None if arguments is None else list(arguments), prog_name="warmgp", standalone_mode=False)
+        except (KeyboardInterrupt, typer.Abort):
+            code = 130
+        except Exception as error:
+            code = _fail(error)
+    if code == 130:
+        _say("error", "interrupted")
+    return code if isinstance(code, int) else 0
+
+
+def _fail(error: Exception) -> int:
+    """Tell an error in one line; its exit code."""
+    if hasattr(error, "format_message"):  # wrong usage, found by typer
+        if type(error).__name__ == "NoArgsIsHelpError":
+            Console(stderr=True).print(error.format_message(), markup=False, highlight=False)
+        else:
+            _say("error", f"{error.format_message()} (see warmgp --help)")
+        return 2
+    wrong_input = isinstance(error, ValueError | FileNotFoundError | IsADirectoryError)
+    expected = wrong_input or isinstance(error, OSError | MemoryError | RuntimeError)
+    text = str(error) or ("out of memory: try --solver ap, or fewer rows" if isinstance(error, MemoryError) else "")
+    _say("error", text if expected and text else f"{type(error).__name__}: {text}")
+    return 2 if wrong_input and not isinstance(error, np.linalg.LinAlgError) else 1
+
+
+def _say(kind: str, text: str) -> None:
+    """One line on stderr, as it is."""
+    sys.stderr.write(f"{kind}: {' '.join(text.split())}\n")
