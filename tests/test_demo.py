@@ -36,7 +36,7 @@ def test_elevators_order_at_a_small_size(uci_folder: Path, tmp_path: Path) -> No
 
 
 def test_committed_pol_histories_hold_their_bounds() -> None:
-    """The files under experiments/results are what the README's table says: bounds checked from the files alone."""
+    """The histories under experiments/results keep the bounds that experiments/pol.py states."""
     from experiments.pol import RUNS, compare
 
     folder = ROOT / "experiments" / "results"

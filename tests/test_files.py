@@ -17,8 +17,19 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from warmgp import AlternatingProjections, ConjugateGradients, GPRegressor, Hyperparameters, Matern32
-from warmgp.persistence import FileError
+from warmgp import (
+    AlternatingProjections,
+    ConjugateGradients,
+    DenseOperator,
+    GPRegressor,
+    Hyperparameters,
+    Matern32,
+    Pathwise,
+    TrainingOptions,
+    train,
+)
+from warmgp.persistence import FileError, write_checkpoint
+from warmgp.planner import make_plan
 
 FAST = {"n_steps": 4, "n_features": 100, "n_probes": 6, "random_state": 0}
 
@@ -269,3 +280,14 @@ def test_kill_minus_nine_at_random_times(tmp_path: Path) -> None:
         process.wait()
     assert killed >= 3, "too few kills to show anything"
     assert json.loads(run(str(path))) == truth
+
+
+def test_probes_that_a_checkpoint_cannot_hold_are_refused(tmp_path: Path) -> None:
+    """Exact prior samples would be lost, and the resumed training would be another one."""
+    x, y = torch.randn(30, 2, dtype=torch.float64), torch.randn(30, dtype=torch.float64)
+    options = TrainingOptions(ConjugateGradients(), Pathwise(3, prior="exact"), n_steps=1)
+    operator = DenseOperator(x, Matern32(), Hyperparameters.ones(2))
+    state = train(operator, y, options, generator=torch.Generator().manual_seed(0)).state
+    with pytest.raises(ValueError, match="cannot hold probes"):
+        write_checkpoint(tmp_path / "c", state, torch.Generator().get_state(), make_plan(30), "mark")
+    assert not (tmp_path / "c").exists()

@@ -335,6 +335,7 @@ def test_bad_data_is_refused(inputs: np.ndarray, targets: np.ndarray, message: s
         ({"learning_rate": 0}, "learning_rate"),
         ({"learning_rate": "fast"}, "learning_rate"),
         ({"init": "zeros"}, "init"),
+        ({"init": "given"}, "init"),
         ({"noise_floor": -1}, "noise_floor"),
         ({"device": "gpu9"}, "device"),
         ({"dtype": "float16"}, "dtype"),

@@ -20,8 +20,9 @@ def check_parameters(values: Mapping[str, Any]) -> None:
     for name in ("ard", "solver_warm_start", "standardize", "verbose"):
         if not isinstance(values[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {values[name]!r}")
-    if not isinstance(values["init"], str | Hyperparameters):
-        raise ValueError(f'init must be "auto", "ones", "subset" or Hyperparameters, got {values["init"]!r}')
+    init = values["init"]
+    if not isinstance(init, Hyperparameters) and not (isinstance(init, str) and init in ("auto", "ones", "subset")):
+        raise ValueError(f'init must be "auto", "ones", "subset" or Hyperparameters, got {init!r}')
     callbacks = values["callbacks"]
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise ValueError(f"callbacks must be a sequence of callables, got {callbacks!r}")

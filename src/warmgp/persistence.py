@@ -223,6 +223,8 @@ def write_checkpoint(path: str | os.PathLike[str], state: TrainingState, random:
         }
     elif isinstance(draw, Tensor):
         tensors["probes"] = draw
+    elif draw is not None:
+        raise ValueError(f"a checkpoint cannot hold probes of kind {type(draw).__name__}")
     content = {
         "step": state.step,
         "adam_t": state.adam.t,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from warmgp.arrays import like, to_numpy
 from warmgp.checkpoint import CheckpointKeeper
 from warmgp.features import FeaturePrior
 from warmgp.gradient import Exact, Pathwise
+from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.initialisation import subset_heuristic
 from warmgp.kernels import Kernel, get_kernel
@@ -256,9 +256,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self.log_marginal_likelihood_value_ = None
         factor = result.posterior.factor
         if isinstance(self.plan_.gradient, Exact) and factor is not None:
-            fit = float(y.double() @ result.posterior.solution[:, 0].double())
-            log_det = 2.0 * float(torch.log(factor.diagonal()).sum())
-            self.log_marginal_likelihood_value_ = -0.5 * (fit + log_det + y.numel() * math.log(2 * math.pi))
+            v = result.posterior.solution[:, 0]
+            self.log_marginal_likelihood_value_ = log_marginal_likelihood(y, v, factor)
         if not final.converged:
             self._warn_unsolved(final)
 

@@ -15,6 +15,7 @@ import os
 import warnings
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
@@ -39,7 +40,7 @@ class TableError(ValueError):
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
-class Table:
+class Table(ABC):
     """A table in a file: its columns in order, its rows in chunks, and the fraction of it that they have used up."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
@@ -74,8 +75,9 @@ class Table:
         """All rows of those columns as one DataFrame."""
         return pd.concat(list(self.chunks(columns, text)), ignore_index=True)
 
+    @abstractmethod
     def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
-        raise NotImplementedError
+        """DataFrames of those columns, of whatever length the format reads best."""
 
 
 def open_table(path: str | os.PathLike[str]) -> Table:

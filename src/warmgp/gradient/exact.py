@@ -51,9 +51,14 @@ class Exact(GradientEstimator):
         """L(θ) in float64."""
         factor = _factor_of(result).factor
         y = targets[:, 0].to(factor)
-        fit = float(y @ torch.cholesky_solve(y[:, None], factor)[:, 0])
-        log_det = 2.0 * float(torch.log(factor.diagonal()).sum())
-        return -0.5 * (fit + log_det + operator.n * math.log(2 * math.pi))
+        return log_marginal_likelihood(y, torch.cholesky_solve(y[:, None], factor)[:, 0], factor)
+
+
+def log_marginal_likelihood(y: Tensor, v: Tensor, factor: Tensor) -> float:
+    """L from y, v = H⁻¹y and the Cholesky factor of H."""
+    fit = float(y.double() @ v.double())
+    log_det = 2.0 * float(torch.log(factor.diagonal()).sum())
+    return -0.5 * (fit + log_det + y.numel() * math.log(2 * math.pi))
 
 
 def _factor_of(result: SolveResult) -> CholeskyState:
