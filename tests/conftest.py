@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton: its kernels then run on the CPU
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if torch.cuda.is_available():
@@ -26,3 +29,25 @@ def uci_folder() -> Path:
     if not (folder / "pol").is_dir():
         pytest.skip(f"no UCI data in {folder.name}/: set WARMGP_DATA to a folder that holds pol/data.csv.gz")
     return folder
+
+
+@pytest.fixture(scope="session")
+def cli_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables in every format, and models of them."""
+    import numpy as np  # here: tests/test_gpu.py also runs where not all of this is installed
+
+    from cli_tools import API, FAST, table
+    from warmgp import GPRegressor
+    from warmgp.cli import main
+
+    path = tmp_path_factory.mktemp("cli")
+    data, numbers = table(), table().drop(columns="colour")
+    data.to_csv(path / "data.csv", index=False)
+    numbers.to_csv(path / "numbers.csv", index=False)
+    numbers.to_csv(path / "numbers.csv.gz", index=False)
+    numbers.to_parquet(path / "numbers.parquet")
+    np.savez(path / "numbers.npz", X=numbers[["a", "b"]].to_numpy(), y=numbers["y"].to_numpy())
+    GPRegressor(solver="cg", **API).fit(numbers[["a", "b"]], numbers["y"]).save(path / "numbers.model")
+    one_hot = [str(path / "data.csv"), "--target", "y", "--out", str(path / "colour.model"), "--one-hot", "colour"]
+    assert main(["fit", *one_hot, *FAST]) == 0
+    return path

@@ -6,7 +6,9 @@ A plain rule, in one place:
 - exact Cholesky training while n is small; conjugate gradients below 50,000 points; alternating projections with ten
   epochs a step above, as the paper does;
 - float64: at low noise float32 cannot solve the systems, and nothing yet notices that in time;
-- H is stored when it fits a third of the memory budget, else recomputed in tiles;
+- H is stored when it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated
+  inside the products (fused), which is as fast as reading it;
+- a GPU has a preconditioner of larger rank, whose pivots serve 20 steps;
 - random features: half as many as points, between 2,000 and 16,000, because m of them cost about m/n of an epoch.
 """
 
@@ -21,8 +23,9 @@ from pathlib import Path
 import torch
 
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
-from warmgp.operators import dense_bytes
-from warmgp.solvers import Solver, StoppingRule, get_solver
+from warmgp.kernels import KERNELS, Kernel
+from warmgp.operators import dense_bytes, has_triton
+from warmgp.solvers import ConjugateGradients, Solver, StoppingRule, get_solver
 from warmgp.solvers.base import is_number
 
 LARGE = 50_000
@@ -75,6 +78,7 @@ def make_plan(
     device: str | torch.device = "auto",
     dtype: str | torch.dtype = "auto",
     memory_budget: int | None = None,
+    kernel: Kernel | None = None,
 ) -> Plan:
     """Decide every "auto" for n training points, and refuse what cannot fit.
 
@@ -102,7 +106,10 @@ def make_plan(
         else:
             solver = "cg" if n < LARGE else "ap"
             why.append(f"{solver.upper()}: iterative solves, for {n:,} points.")
-    chosen = get_solver(solver)
+    if solver == "cg" and place.type == "cuda":
+        chosen: Solver = ConjugateGradients(max(100, min(1000, n // 10)), pivot_every=20)
+    else:
+        chosen = get_solver(solver)
     if gradient == "auto":
         gradient = "exact" if chosen.name == "cholesky" else "pathwise"
     if gradient == "exact" and chosen.name != "cholesky":
@@ -139,7 +146,7 @@ def make_plan(
     return Plan(
         device=place,
         dtype=number,
-        operator="dense" if stored else "chunked",
+        operator=_operator(place, number, stored, exact, kernel),
         solver=chosen,
         gradient=estimator,
         rule=StoppingRule(tol, max_epochs),
@@ -151,6 +158,14 @@ def make_plan(
         memory_budget=budget,
         why=tuple(why),
     )
+
+
+def _operator(place: torch.device, number: torch.dtype, stored: bool, exact: bool, kernel: Kernel | None) -> str:
+    """Which operator: the fused one where it exists and something is multiplied."""
+    fusable = kernel is None or kernel in KERNELS.values()
+    if not exact and place.type == "cuda" and number == torch.float32 and fusable and has_triton():
+        return "fused"
+    return "dense" if stored else "chunked"
 
 
 def available_memory(device: torch.device) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 
@@ -12,13 +14,35 @@ from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.dense import DenseOperator
 
 OPERATORS: dict[str, type[KernelOperator]] = {"dense": DenseOperator, "chunked": ChunkedOperator}
+"""The operators in plain torch, which run anywhere."""
+
+TRITON_OPERATORS = ("fused", "stored")
+
+
+def has_triton() -> bool:
+    """Whether the operators that need Triton can be imported."""
+    return find_spec("triton") is not None
+
+
+def operator_class(kind: str) -> type[KernelOperator]:
+    """The operator of that name; those that need Triton are imported when first asked for."""
+    if kind in OPERATORS:
+        return OPERATORS[kind]
+    if kind not in TRITON_OPERATORS:
+        raise ValueError(
+            f"operator must be one of {', '.join(map(repr, (*OPERATORS, *TRITON_OPERATORS)))}, got {kind!r}"
+        )
+    if not has_triton():
+        raise ValueError(f"operator={kind!r} needs Triton, which comes with torch for CUDA: use 'dense' or 'chunked'")
+    from warmgp.operators.fused import FusedOperator
+    from warmgp.operators.stored import StoredOperator
+
+    return FusedOperator if kind == "fused" else StoredOperator
 
 
 def make_operator(kind: str, x: Tensor, kernel: Kernel, theta: Hyperparameters) -> KernelOperator:
     """The operator of that kind."""
-    if kind not in OPERATORS:
-        raise ValueError(f"operator must be one of {', '.join(map(repr, OPERATORS))}, got {kind!r}")
-    return OPERATORS[kind](x, kernel, theta)
+    return operator_class(kind)(x, kernel, theta)
 
 
 def dense_bytes(n: int, dtype: torch.dtype) -> int:
@@ -26,4 +50,15 @@ def dense_bytes(n: int, dtype: torch.dtype) -> int:
     return n * n * dtype.itemsize
 
 
-__all__ = ["OPERATORS", "ChunkedOperator", "DenseOperator", "Index", "KernelOperator", "dense_bytes", "make_operator"]
+__all__ = [
+    "OPERATORS",
+    "TRITON_OPERATORS",
+    "ChunkedOperator",
+    "DenseOperator",
+    "Index",
+    "KernelOperator",
+    "dense_bytes",
+    "has_triton",
+    "make_operator",
+    "operator_class",
+]

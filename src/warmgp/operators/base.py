@@ -131,6 +131,14 @@ class KernelOperator(ABC):
     def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
         """H[:, index] W, for W of (b, c); returns (n, c)."""
 
+    def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor) -> None:
+        """R ← R − H[:, first : first + b] W for W of (b, c), with ``first`` on the device: nothing is transferred.
+
+        ``first`` is a multiple of b. Where the block runs over the end, W must be zero there.
+        """
+        index = (first + torch.arange(W.shape[0], device=self.device)).clamp_max_(self.n - 1)
+        R -= self.columns_matmul(index, W)
+
     @abstractmethod
     def block(self, index: Index) -> Tensor:
         """H[index, index] as a dense matrix of its own, (b, b)."""

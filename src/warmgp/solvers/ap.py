@@ -1,4 +1,10 @@
-"""Alternating projections: exact solves on blocks, worst block first (the paper's algorithm 2)."""
+"""Alternating projections: exact solves on blocks, worst block first (the paper's algorithm 2).
+
+Two loops of the same iteration. On a CPU the host picks the block and its factor is made when it is first used. On a
+GPU the device picks it: all factors are made beforehand, in batches, and the iterations run as one recorded graph, so
+that the host only looks at the residual now and then: a small iteration would otherwise cost more to launch than to
+run.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from warmgp.graphs import Recorded
 from warmgp.operators.base import KernelOperator, Origin, ranges
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count, factor_or_raise
@@ -14,24 +21,50 @@ from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRu
 
 @dataclass
 class BlockFactors:
-    """Cholesky factors of the diagonal blocks of one H, made when first used."""
+    """Cholesky factors of the diagonal blocks of one H, made when first used; their inverses all at once on demand."""
 
     origin: Origin
     block_size: int
     factors: dict[int, Tensor] = field(default_factory=dict)
+    inverses: Tensor | None = None  # (blocks, b, b)
 
     def get(self, operator: KernelOperator, index: int, rows: slice) -> Tensor:
         """The factor of H[rows, rows]: made in float64, kept in the operator's dtype."""
         if index not in self.factors:
-            if operator.dtype == torch.float64:
-                block = operator.block(rows)
-            else:  # a float32 block may not be positive definite: evaluate it in float64
-                double = ChunkedOperator(operator.x[rows].double(), operator.kernel, operator.theta)
-                block = double.block(slice(0, double.n))
-                operator.entries_evaluated += double.entries_evaluated
-            factor = factor_or_raise(block, f"the block of rows {rows.start} to {rows.stop} of H")
+            factor = factor_or_raise(_block(operator, rows), _name(rows))
             self.factors[index] = factor.to(operator.dtype)
         return self.factors[index]
+
+    def all_inverses(self, operator: KernelOperator) -> Tensor:
+        """The inverse of every block, (blocks, b, b); a short last block is filled up with the identity."""
+        if self.inverses is None:
+            b = self.block_size
+            blocks = list(ranges(operator.n, b))
+            self.inverses = torch.empty(len(blocks), b, b, dtype=operator.dtype, device=operator.device)
+            for some in ranges(len(blocks), max(1, 2**26 // b**2)):  # 512 MiB of float64 at a time
+                batch = torch.eye(b, dtype=torch.float64, device=operator.device).repeat(some.stop - some.start, 1, 1)
+                for H, rows in zip(batch, blocks[some], strict=True):
+                    size = rows.stop - rows.start
+                    H[:size, :size] = _block(operator, rows)
+                factor, info = torch.linalg.cholesky_ex(batch)
+                if bool(info.any()):  # say which
+                    worst = int(info.argmax())
+                    factor_or_raise(batch[worst], _name(blocks[some][worst]))
+                self.inverses[some] = torch.cholesky_inverse(factor).to(operator.dtype)
+        return self.inverses
+
+
+def _block(operator: KernelOperator, rows: slice) -> Tensor:
+    """H[rows, rows] in float64: a float32 block may not be positive definite."""
+    if operator.dtype == torch.float64:
+        return operator.block(rows)
+    double = ChunkedOperator(operator.x[rows].double(), operator.kernel, operator.theta)
+    operator.entries_evaluated += double.n**2
+    return double.block(slice(0, double.n))
+
+
+def _name(rows: slice) -> str:
+    return f"the block of rows {rows.start} to {rows.stop} of H"
 
 
 @dataclass(frozen=True)
@@ -47,15 +80,20 @@ class AlternatingProjections(Solver):
         Rows per block; n if larger than n.
     stall_epochs : float
         Without 1% of progress for that many epochs the solve gives up.
+    on_device : bool or "auto"
+        Whether the device picks the blocks, from inverses of all of them (n·b numbers). "auto": on a GPU.
     """
 
     block_size: int = 1000
     stall_epochs: float = 500.0
+    on_device: bool | str = "auto"
 
     name = "ap"
 
     def __post_init__(self) -> None:
         check_count("block_size", self.block_size)
+        if self.on_device not in (True, False, "auto"):
+            raise ValueError(f'on_device must be True, False or "auto", got {self.on_device!r}')
 
     def solve(
         self,
@@ -68,10 +106,19 @@ class AlternatingProjections(Solver):
         state: BlockFactors | None = None,
     ) -> SolveResult:
         progress = Progress.begin(operator, targets, start, rule)
-        n, b = operator.n, min(self.block_size, operator.n)
-        blocks = list(ranges(n, b))
+        b = min(self.block_size, operator.n)
         if state is None or state.block_size != b or not state.origin.same(operator.origin):
             state = BlockFactors(operator.origin, b)
+        on_device = operator.device.type == "cuda" if self.on_device == "auto" else bool(self.on_device)
+        if on_device:
+            self._iterate_on_device(operator, progress, state)
+        else:
+            self._iterate(operator, progress, state)
+        return progress.result(state)
+
+    def _iterate(self, operator: KernelOperator, progress: Progress, state: BlockFactors) -> None:
+        n, b = operator.n, state.block_size
+        blocks = list(ranges(n, b))
         stall = Stall(self.stall_epochs)
         while True:
             worst_block, norms = _survey(progress.r, b)
@@ -79,16 +126,56 @@ class AlternatingProjections(Solver):
             cost = (rows.stop - rows.start) / n
             if progress.exploded(norms) or stall.update(max(norms), progress.iteration_epochs):
                 progress.give_up("stagnated")
-                return progress.result(state)
+                return
             carried = not progress.checked
             if progress.finished(norms, cost):
-                return progress.result(state)
+                return
             if carried and progress.checked:  # r was just replaced by the true residual: survey that one
                 continue
             step = torch.cholesky_solve(progress.r[rows], state.get(operator, worst_block, rows))
             progress.v[rows] += step
             progress.r -= operator.columns_matmul(rows, step)
             progress.count(cost)
+
+    def _iterate_on_device(self, operator: KernelOperator, progress: Progress, state: BlockFactors) -> None:
+        n, b = operator.n, state.block_size
+        blocks = -(-n // b)
+        cost = b / n  # of all but a short last block
+        check_every = max(8, blocks // 64)
+        stall = Stall(self.stall_epochs)
+        padded = progress.r.new_zeros(2, blocks * b, progress.r.shape[1])
+        r, v = padded[0], padded[1]  # whole blocks; zero beyond n
+        r[:n], v[:n] = progress.r, progress.v
+        progress.r, progress.v = r[:n], v[:n]
+        sizes = torch.full((blocks,), b, device=r.device)
+        sizes[-1] = n - (blocks - 1) * b
+        rows_done = torch.zeros(1, dtype=torch.int64, device=r.device)
+
+        def iteration() -> None:
+            worst = torch.linalg.vector_norm(r.view(blocks, -1), dim=1).argmax(0, keepdim=True)
+            r_block = r.view(blocks, b, -1).index_select(0, worst)[0]
+            step = inverses.index_select(0, worst)[0] @ r_block  # (b, c)
+            v.view(blocks, b, -1).index_add_(0, worst, step[None])
+            operator.subtract_columns(r[:n], worst * b, step)
+            rows_done.add_(sizes.index_select(0, worst))
+
+        run = Recorded(iteration, operator)
+        while True:
+            norms = progress.norms()
+            if progress.exploded(norms) or stall.update(max(norms), progress.iteration_epochs):
+                progress.give_up("stagnated")
+                return
+            if progress.finished(norms, cost):
+                return
+            if progress.r.data_ptr() != r.data_ptr():  # replaced by the true residual
+                r[:n] = progress.r
+                progress.r = r[:n]
+            inverses = state.all_inverses(operator)
+            rows_done.zero_()
+            count = progress.affordable(cost, check_every)
+            for _ in range(count):
+                run()
+            progress.count(int(rows_done) / n, count)
 
 
 def _survey(r: Tensor, b: int) -> tuple[int, tuple[float, float]]:

@@ -222,9 +222,16 @@ class Progress:
             return True
         return False
 
-    def count(self, epochs: float) -> None:
-        """Book one iteration."""
-        self.iterations += 1
+    def affordable(self, next_epochs: float, most: int) -> int:
+        """How many iterations of that cost the budget still allows, at least 1 and at most ``most``."""
+        if self.rule.max_epochs is None:
+            return most
+        left = (self.rule.max_epochs * (1 + 1e-9) - self.iteration_epochs) / next_epochs
+        return max(1, min(most, int(left)))
+
+    def count(self, epochs: float, iterations: int = 1) -> None:
+        """Book iterations that cost ``epochs`` together."""
+        self.iterations += iterations
         self.iteration_epochs += epochs
         self.checked = False
 

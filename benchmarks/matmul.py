@@ -1,0 +1,180 @@
+"""Kernel products on a GPU: picoseconds per kernel entry, error against float64, distance to the roofline.
+
+    python -m benchmarks.matmul --out benchmarks/results/matmul-h200.json
+
+One run times the fused operator, the stored one and chunked torch on the same inputs, for V of 65 columns. An error
+above 1e-5 of |HV| makes a result invalid: it is printed as such and the exit code is 1. The two numbers of the
+roofline, per kernel entry with 65 columns: tensor-core operations 2·(3·64 + 3·D) on float16 halves (D inputs, padded;
+none where distances are exact), against the rate of a large float16 product measured in the same run; and two
+special-function operations (square root, power of two) at 16 a clock and multiprocessor. The larger is the floor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import triton
+
+from warmgp import ChunkedOperator, DenseOperator, Hyperparameters, KernelOperator, Matern32
+from warmgp.operators.fused import FusedOperator
+from warmgp.operators.split import Tile
+from warmgp.operators.stored import StoredOperator
+
+SHAPES = ((13_500, 26), (43_945, 20), (100_000, 11), (391_387, 3))
+COLUMNS = 65
+BOUND = 1e-5
+TILES = [
+    Tile(rows, columns, warps, stages)
+    for rows, columns, warps in ((64, 64, 4), (64, 32, 4), (64, 128, 4), (128, 64, 8), (128, 64, 4), (128, 128, 8))
+    for stages in (2, 3)
+]
+
+
+def milliseconds(f: Callable[[], object], repeats: int = 5, graph: bool = True) -> float:
+    """Median time on the device; replayed from a recorded graph, as solvers do, so that launches are not timed."""
+    f()
+    torch.cuda.synchronize()
+    if graph:
+        recorded = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(recorded):
+            f()
+        f = recorded.replay
+        f()
+    times = []
+    for _ in range(repeats):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        f()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end))
+    return statistics.median(times)
+
+
+def problem(n: int, d: int) -> tuple[torch.Tensor, torch.Tensor, Hyperparameters]:
+    """Inputs at which kernel entries are neither all 0 nor all 1, V, and θ."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n, d, dtype=torch.float64, generator=generator).cuda()
+    V = torch.randn(n, COLUMNS, dtype=torch.float64, generator=generator).cuda()
+    theta = Hyperparameters.from_vector(torch.cat([torch.tensor([0.1, 1.0]), torch.full((d,), 2.0)]))
+    return x, V, theta
+
+
+def error(found: torch.Tensor, x: torch.Tensor, V: torch.Tensor, theta: Hyperparameters) -> float:
+    """|found − HV| / |HV| over some 512 rows, with HV in float64 from differences of the very inputs used."""
+    n = x.shape[0]
+    some = torch.arange(0, n, max(1, n // 512), device="cuda")[:512]
+    truth = ChunkedOperator(x.float().double(), Matern32(), theta).rows_matmul(some, V.float().double())
+    return float((found[some].double() - truth).norm() / truth.norm())
+
+
+def ceilings() -> dict[str, float]:
+    """Rates of this card: a large float16 product, and special functions from its clock."""
+    a = torch.randn(8192, 8192, device="cuda", dtype=torch.float16)
+    tensor = 2 * 8192**3 / (milliseconds(lambda: a @ a) * 1e-3)
+    properties = torch.cuda.get_device_properties(0)
+    query = ["nvidia-smi", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"]
+    clock = float(subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]) * 1e6
+    return {"tensor_flops": tensor, "special_per_s": properties.multi_processor_count * 16 * clock, "clock_hz": clock}
+
+
+def roofline(rates: dict[str, float], padded: int, exact: bool) -> float:
+    """Floor in picoseconds per entry."""
+    operations = 2 * (3 * 64 + (16 if exact else 3 * padded))
+    return 1e12 * max(operations / rates["tensor_flops"], 2 / rates["special_per_s"])
+
+
+def measure(n: int, d: int, rates: dict[str, float], tune: bool) -> list[dict]:
+    x, V64, theta = problem(n, d)
+    x32, V = x.float(), V64.float()
+    results = []
+
+    def record(name: str, ms: float, entries: float, **more: object) -> None:
+        results.append({"n": n, "d": d, "what": name, "ms": ms, "ps_per_entry": ms * 1e9 / entries, **more})
+        print(f"{n} {d} {name} {ms:.3f} ms {ms * 1e9 / entries:.3f} ps", *more.values(), flush=True)
+
+    fused = FusedOperator(x32, Matern32(), theta)
+    floor = roofline(rates, fused._points.row_high.shape[1], fused._exact)
+    for tile in TILES if tune else []:
+        for name, kind in (("fused, tile", FusedOperator), ("stored, tile", StoredOperator)):
+            if kind is FusedOperator or n <= 100_000:
+                tuned = kind(x32, Matern32(), theta, tile=tile)
+                try:
+                    record(name, milliseconds(lambda tuned=tuned: tuned.matmul(V), 3), n * n, tile=str(tile))
+                except triton.runtime.errors.OutOfResources:
+                    print(f"{tile} does not fit")
+    ms = milliseconds(lambda: fused.matmul(V))
+    record(
+        "fused matmul", ms, n * n, error=error(fused.matmul(V), x, V64, theta), exact=fused._exact,
+        roofline_ps=floor, over_roofline=ms * 1e9 / n / n / floor,
+    )  # fmt: skip
+    b = 1000
+    index = torch.randperm(n, generator=torch.Generator().manual_seed(1))[:b].cuda()
+    record("fused rows_matmul", milliseconds(lambda: fused.rows_matmul(index, V)), n * b)
+    record("fused columns_matmul, index", milliseconds(lambda: fused.columns_matmul(index, V[:b])), n * b)
+    record("fused columns_matmul, slice", milliseconds(lambda: fused.columns_matmul(slice(b, 2 * b), V[:b])), n * b)
+    weights = torch.full((COLUMNS,), 0.5, device="cuda")
+    gradient = milliseconds(lambda: fused._gradient_sums(V, V, weights), 3)  # without the transfer of its 2 + d numbers
+    record("fused quadratic_gradient", gradient, n * n, over_matmul=gradient / ms)
+    others: list[tuple[str, type[KernelOperator]]] = (
+        [("chunked torch float32", ChunkedOperator)] if n <= 100_000 else []
+    )
+    if n <= 50_000:
+        others.append(("dense torch float32", DenseOperator))
+    for name, kind in others:
+        plain = kind(x32, Matern32(), theta)
+        ms = milliseconds(lambda plain=plain: plain.matmul(V), 3)
+        record(name, ms, n * n, error=error(plain.matmul(V), x, V64, theta))
+    if n <= 100_000:
+        stored = StoredOperator(x32, Matern32(), theta)
+        ms = milliseconds(lambda: stored.matmul(V))
+        record("stored matmul", ms, n * n, error=error(stored.matmul(V), x, V64, theta))
+        ms = milliseconds(lambda: stored.columns_matmul(slice(b, 2 * b), V[:b]))
+        record("stored columns_matmul, slice", ms, n * b)
+        ms = milliseconds(lambda: StoredOperator(x32, Matern32(), theta).H, 3, graph=False)
+        record("stored, filling H", ms, n * n)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--tune", action="store_true", help="also time every tile shape")
+    parser.add_argument("--shapes", type=int, nargs="*", help="indices of the shapes to run; default all")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("this benchmark needs a CUDA device")
+    rates = ceilings()
+    print(json.dumps(rates), flush=True)
+    shapes = SHAPES if arguments.shapes is None else [SHAPES[i] for i in arguments.shapes]
+    results = [row for n, d in shapes for row in measure(n, d, rates, arguments.tune)]
+    machine = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "python": platform.python_version(),
+    }
+    if arguments.out:
+        arguments.out.write_text(
+            json.dumps({"machine": machine, "ceilings": rates, "results": results}, indent=1) + "\n"
+        )
+    for row in results:
+        print(
+            f"{row['n']:>8,} x {row['d']:<3} {row['what']:<28} {row['ms']:9.3f} ms {row['ps_per_entry']:7.3f} ps/entry"
+            + (f"  error {row['error']:.1e}" if "error" in row else "")
+            + (f"  {row['over_roofline']:.2f} x roofline" if "over_roofline" in row else "")
+            + ("" if row.get("error", 0.0) <= BOUND else "  INVALID")
+        )
+    sys.exit(0 if all(row.get("error", 0.0) <= BOUND for row in results) else 1)
+
+
+if __name__ == "__main__":
+    main()

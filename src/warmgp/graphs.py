@@ -1,0 +1,40 @@
+"""Small iterations recorded once and replayed: on a GPU their launches would cost more than their work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from warmgp.operators.base import KernelOperator
+
+
+class Recorded:
+    """A function of no arguments that works on tensors in place, recorded as a CUDA graph on its second call.
+
+    The first call runs as usual, which compiles and initialises what it needs; the second records, and replays from
+    then on. On a CPU every call is a plain one. The function must not transfer anything to the host. What a replay
+    evaluates is counted in the operator like what a call does.
+    """
+
+    def __init__(self, function: Callable[[], None], operator: KernelOperator) -> None:
+        self.function = function
+        self.operator = operator
+        self.calls = 0
+        self._entries = 0  # kernel entries that one replay evaluates
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.operator.device.type != "cuda" or self.calls == 1:
+            self.function()
+            return
+        if self._graph is None:
+            before = self.operator.entries_evaluated
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self.function()
+            self._entries = self.operator.entries_evaluated - before
+            self.operator.entries_evaluated = before
+        self._graph.replay()
+        self.operator.entries_evaluated += self._entries

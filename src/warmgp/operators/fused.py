@@ -1,0 +1,300 @@
+"""H never stored, and K never formed: products fused on a GPU by Triton, at near the accuracy of float32 arithmetic.
+
+The torch operators write every kernel entry to memory several times; here an entry lives in registers from the
+distance to the product. :mod:`warmgp.operators.triton_kernels` has the kernels and how they keep float32's digits on a
+tensor core; this file prepares their operands. What has no fused form (dense blocks, single columns) comes from the
+torch path, which is also the reference in tests. Results do not depend on timing: partial sums are added in a fixed
+order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import torch
+import triton
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators import triton_kernels as kernels
+from warmgp.operators.base import Index
+from warmgp.operators.chunked import ChunkedOperator
+from warmgp.operators.split import PAD, Columns, Job, Tile, largest_bits, multiply, scales, split, splits_for
+
+LARGEST_SQUARE = 3e4  # |αz|² up to which float16 halves can hold it
+SPLIT_EPS = 2.0**-21  # rounding of a product of halves, relative to its terms
+LENGTH_WEIGHT = {"rbf": 1.0, "matern12": kernels.ALPHA["matern12"], "matern32": 3.0, "matern52": 5.0 / 3.0}
+"""What the gradient kernel leaves out of −k′(r)/r."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """One set of inputs as the kernels take it: for differences (d, padded), or halves of augmented rows (padded, D).
+
+    Where distances are ``exact`` the halves are zeros of (PAD, 16).
+    """
+
+    n: int
+    exact: bool
+    lines: Tensor  # αz, one input per line, (d, padded), float32
+    row_high: Tensor  # halves of [−2αz, |αz|², 1], |αz|² in two parts
+    row_low: Tensor
+    column_high: Tensor  # halves of [αz, 1, |αz|²]
+    column_low: Tensor
+
+    @classmethod
+    def prepare(cls, z: Tensor, exact: bool) -> Points:
+        """From inputs αz of (n, d), float32."""
+        n, d = z.shape
+        padded = triton.cdiv(n, PAD) * PAD
+        lines = torch.zeros(d, padded, device=z.device, dtype=torch.float32)
+        lines[:, :n] = z.T
+        if exact:
+            nought = torch.zeros(PAD, 16, device=z.device, dtype=torch.float16)
+            return cls(n, exact, lines, nought, nought, nought, nought)
+        D = max(16, triton.next_power_of_2(d + 4))
+        rows, columns = (torch.zeros(padded, D, device=z.device, dtype=torch.float32) for _ in range(2))
+        high, low = (half.double() for half in _halves(z))
+        square = (high * (high + 2.0 * low)).sum(1)  # |z|² as the three products see it: coincident points cancel
+        coarse = (
+            torch.stack(_halves(square.float())).float().sum(0)
+        )  # what two halves hold; the rest has its own column
+        rest = (square - coarse.double()).float()
+        rows[:n, :d], rows[:n, d], rows[:n, d + 1], rows[:n, d + 2 : d + 4] = -2.0 * z, coarse, rest, 1.0
+        columns[:n, :d], columns[:n, d : d + 2], columns[:n, d + 2], columns[:n, d + 3] = z, 1.0, coarse, rest
+        return cls(n, exact, lines, *_halves(rows), *_halves(columns))
+
+
+class FusedOperator(ChunkedOperator):
+    """H(θ) evaluated inside its products by Triton kernels, in float32. See :class:`KernelOperator` for the contract.
+
+    Needs one of the four kernels of this library. Use it on CUDA; on a CPU only Triton's interpreter can run it.
+
+    Parameters
+    ----------
+    tile : Tile, optional
+        Shape of the tiles of products; by default what was measured to be good.
+    exact_distances : bool, optional
+        Distances by differences whatever the inputs. By default where the rounding of a product would matter.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        kernel: Kernel,
+        theta: Hyperparameters,
+        *,
+        tile_entries: int | None = None,
+        tile: Tile | None = None,
+        exact_distances: bool | None = None,
+    ) -> None:
+        reason = cannot_fuse(x, kernel)
+        if reason:
+            raise ValueError(f"the fused operator cannot be used here: {reason}")
+        super().__init__(x, kernel, theta, tile_entries=tile_entries)
+        self.tile = tile
+        self.exact_distances = exact_distances
+
+    def at(self, theta: Hyperparameters) -> Self:
+        other = type(self)(
+            self.x, self.kernel, theta, tile_entries=self.tile_entries, tile=self.tile,
+            exact_distances=self.exact_distances,
+        )  # fmt: skip
+        other.entries_evaluated += self.entries_evaluated
+        return other
+
+    # -- the contract ----------------------------------------------------------------------------------------------
+    def matmul(self, V: Tensor) -> Tensor:
+        return self._product(V, own=self._own)
+
+    def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
+        rows = self._own[index] if isinstance(index, slice) else index
+        return self._product(V, rows=rows, own=rows)
+
+    def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
+        if isinstance(index, slice):
+            out = self._product(W, first=torch.full((1,), index.start, device=self.device))
+            out[index] += self.noise_variance * W
+        else:
+            out = self._product(W, columns=index)
+            out.index_add_(0, index, W, alpha=self.noise_variance)
+        return out
+
+    def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor) -> None:
+        self._product(W, first=first, subtract_from=R)
+
+    def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
+        if x_new.shape[0] == 0:
+            return V.new_zeros(0, V.shape[1])
+        return self._product(V, points=Points.prepare(self._alpha_z(x_new), self._points.exact))
+
+    def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
+        sums = self._gradient_sums(A, B, weights).cpu()
+        ell, d = self.theta.length_scales, self.x.shape[1]
+        per_input = sums[2:] * self.signal_variance * LENGTH_WEIGHT[self.kernel.name] / self._alpha**2
+        lengths = per_input / ell if ell.numel() == d else per_input.sum(0, keepdim=True) / ell
+        scales_of_sums = torch.stack([self.theta.noise_scale, self.theta.signal_scale])
+        return torch.cat([2.0 * scales_of_sums * sums[:2], lengths])
+
+    def _gradient_sums(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
+        """[Σ_i G_ii, Σ_ij G k, Σ_ij G ω (z_i − z_j)² per input] for G = A diag(weights) Bᵀ, float64, on the device."""
+        symmetric = A is B
+        A, B, weights = A.contiguous(), B.contiguous(), weights.to(device=A.device, dtype=torch.float64)
+        trace = (A.double() * B.double()).sum(0) @ weights
+        bits_a = largest_bits(A)
+        bits_b = bits_a if symmetric else largest_bits(B)
+        magnitude = weights / (scales(bits_a) * scales(bits_b))  # what the scaled columns have to be multiplied by
+        largest = magnitude.abs().max().clamp_min(1e-300)
+        padded = self._points.lines.shape[1]
+        left = split(A, bits_a, padded, gain=(magnitude / largest).float())
+        right = split(B, bits_b, padded)
+        sums_of = self._sums_by_differences if self._points.exact or self.x.shape[1] <= 8 else self._sums_by_products
+        sums = torch.stack([sums_of(a, b, symmetric) for a, b in zip(left, right, strict=True)]).sum(0)
+        return torch.cat([trace[None], sums * largest])
+
+    # -- operands --------------------------------------------------------------------------------------------------
+    @property
+    def _alpha(self) -> float:
+        return kernels.ALPHA[self.kernel.name]
+
+    @property
+    def _exact(self) -> bool:
+        if self.exact_distances is not None:
+            return self.exact_distances
+        rounding = 4.0 * SPLIT_EPS * self._largest
+        return (
+            self._exact_differences
+            or self._largest * self._alpha**2 > LARGEST_SQUARE
+            or rounding > 0.1 * self.noise_variance / self.signal_variance
+        )
+
+    def _alpha_z(self, x: Tensor) -> Tensor:
+        return self._scaled(x) * self._alpha
+
+    @cached_property
+    def _points(self) -> Points:
+        return Points.prepare(self._alpha_z(self.x), self._exact)
+
+    @cached_property
+    def _own(self) -> Tensor:
+        return torch.arange(self.n, device=self.device)
+
+    @cached_property
+    def _nought(self) -> Tensor:
+        return torch.zeros(1, dtype=torch.int64, device=self.device)
+
+    # -- launches --------------------------------------------------------------------------------------------------
+    def _product(
+        self,
+        V: Tensor,
+        *,
+        points: Points | None = None,
+        rows: Tensor | None = None,
+        columns: Tensor | None = None,
+        first: Tensor | None = None,
+        own: Tensor | None = None,
+        subtract_from: Tensor | None = None,
+    ) -> Tensor:
+        """K[rows, columns] V + noise · V[own], or that of H subtracted from something.
+
+        Rows are of ``points`` (default: the training inputs), all of them or those at ``rows``. Columns are training
+        inputs: those at ``columns``, or as many as V has rows, from ``first`` on.
+        """
+        self._check(V)
+        mine, its = points or self._points, self._points
+        m, b = mine.n if rows is None else rows.numel(), V.shape[0]
+        D, exact = mine.row_high.shape[1], mine.exact
+        self.entries_evaluated += m * b
+        sign = 1.0 if subtract_from is None else -1.0
+        start = next((t for t in (columns, first) if t is not None), self._nought)
+
+        def launch(job: Job) -> None:
+            group = job.group
+            kernels.product[job.grid](
+                mine.row_high, mine.row_low, its.column_high, its.column_low,
+                mine.lines, its.lines, mine.lines.shape[1], its.lines.shape[1],
+                group.high, group.low, group.single,
+                self._nought if rows is None else rows, start,
+                job.out, *job.epilogue, m, its.n - 1, b, job.columns_per_split, group.width,
+                GATHER_ROWS=rows is not None, GATHER_COLUMNS=columns is not None,
+                KERNEL=kernels.PROFILES[self.kernel.name], EXACT=exact, DIM=self.x.shape[1] if exact else 1, D=D,
+                **job.options,
+            )  # fmt: skip
+
+        return multiply(
+            V, m, launch, lambda S: self.tile or good_tile(exact, D, S), factor=sign * self.signal_variance / 256.0,
+            noise=sign * self.noise_variance, own=own, add_to=subtract_from,
+        )  # fmt: skip
+
+    def _check(self, V: Tensor) -> None:
+        if V.dtype != torch.float32 or V.device != self.device:
+            raise ValueError(f"V must be float32 on {self.device} like the operator, got {V.dtype} on {V.device}")
+
+    def _sums_by_differences(self, left: Columns, right: Columns, symmetric: bool) -> Tensor:
+        """[Σ G k, Σ G ω (z_i − z_j)² per input] of one group of columns, float64: from half of the tiles."""
+        points, d, BM = self._points, self.x.shape[1], 64
+        n_tiles = triton.cdiv(self.n, BM)
+        splits = splits_for(triton.cdiv(n_tiles, 2), n_tiles)
+        out = torch.zeros(n_tiles, splits, 1 + d, device=self.device)
+        kernels.gradient[(n_tiles, splits)](
+            points.row_high, points.row_low, points.column_high, points.column_low,
+            points.lines, points.lines.shape[1],
+            left.high, left.low, left.single, right.high, right.low, right.single,
+            out, self.n, n_tiles, splits,
+            KERNEL=kernels.PROFILES[self.kernel.name], EXACT=points.exact, DIM=d, D=points.row_high.shape[1],
+            S=left.size, PLAIN=left.plain, SYMMETRIC=symmetric, BM=BM, num_warps=4,
+        )  # fmt: skip
+        self.entries_evaluated += self.n * (self.n + 1) // 2
+        return out.sum((0, 1), dtype=torch.float64)
+
+    def _sums_by_products(self, left: Columns, right: Columns, symmetric: bool) -> Tensor:
+        """The same from all tiles, with the sum over j of G ω [z_j, 1] on the tensor core."""
+        points, d, n, tile = self._points, self.x.shape[1], self.n, Tile(64, 64, 4, 2)
+        D = points.row_high.shape[1]
+        row_tiles = triton.cdiv(n, tile.rows)
+        splits = splits_for(row_tiles, triton.cdiv(n, tile.columns))
+        per_split = triton.cdiv(triton.cdiv(n, splits), tile.columns) * tile.columns
+        splits = triton.cdiv(n, per_split)
+        signal = torch.empty(splits, n, device=self.device)
+        out = torch.empty(splits, n, D, device=self.device)
+        kernels.gradient_rows[(row_tiles, splits)](
+            points.row_high, points.row_low, points.column_high, points.column_low,
+            left.high, left.low, left.single, right.high, right.low, right.single, signal, out, n, per_split,
+            KERNEL=kernels.PROFILES[self.kernel.name], D=D, S=left.size, PLAIN=left.plain, SYMMETRIC=symmetric,
+            BM=tile.rows, BN=tile.columns, STAGES=tile.stages, num_warps=tile.warps,
+        )  # fmt: skip
+        self.entries_evaluated += n * n
+        W = out.sum(0, dtype=torch.float64) * 2.0**11  # (n, D): [Wz, W1, …]
+        z = (points.column_high[:n, :d].float() + points.column_low[:n, :d].float()).double()
+        lengths = 2.0 * (z * (z * W[:, d : d + 1] - W[:, :d])).sum(0)
+        sums = torch.cat([signal.sum(dtype=torch.float64)[None], lengths])
+        return sums if symmetric else 0.5 * sums
+
+
+def cannot_fuse(x: Tensor, kernel: Kernel) -> str:
+    """Why the fused operator cannot be used for these inputs and that kernel; empty where it can."""
+    if kernel.name not in kernels.PROFILES or type(kernel).__module__ != "warmgp.kernels":
+        return f"there is no fused form of the kernel {kernel!r}"
+    if x.device.type != "cuda" and type(kernels.product).__name__ != "InterpretedFunction":
+        return f"it needs a CUDA device, and x is on {x.device}"
+    if x.dtype != torch.float32:
+        return f"it computes in float32, and x is {x.dtype}"
+    if x.shape[0] * max(128, x.shape[1] + 4) >= 2**31:
+        return f"{x.shape[0]:,} rows are too many for 32-bit addresses"
+    return ""
+
+
+def good_tile(exact: bool, D: int, S: int) -> Tile:
+    """A tile that was measured to be good on an H200."""
+    if exact:
+        return Tile(64, 128, 4, 3) if S <= 64 else Tile(64, 64, 4, 2)
+    return Tile(64, 64, 4, 3) if D <= 64 else Tile(64, 32, 4, 2)
+
+
+def _halves(values: Tensor) -> tuple[Tensor, Tensor]:
+    """hi and lo in float16 with hi + lo = values to 22 bits."""
+    high = values.to(torch.float16)
+    return high, (values - high.to(torch.float32)).to(torch.float16)

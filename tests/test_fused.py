@@ -1,0 +1,276 @@
+"""Triton's operators against dense float64: on a GPU where there is one, else in Triton's interpreter on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_truth import h_matrix, toy
+from warmgp import (
+    AlternatingProjections,
+    ChunkedOperator,
+    ConjugateGradients,
+    DenseOperator,
+    Hyperparameters,
+    KernelOperator,
+    Matern32,
+    Pathwise,
+    Solver,
+    StoppingRule,
+)
+from warmgp.kernels import KERNELS, get_kernel
+from warmgp.operators import make_operator, operator_class
+
+pytest.importorskip("triton", reason="Triton comes with torch for CUDA on Linux; its operators need it")
+from warmgp.operators.fused import FusedOperator, Points, cannot_fuse
+from warmgp.operators.split import Tile, largest_bits, scales
+from warmgp.operators.stored import StoredOperator
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+KINDS = pytest.mark.parametrize("kind", ["fused", "stored"])
+BOUND = 1e-5
+
+
+def theta_of(d: int, noise: float = 0.3) -> Hyperparameters:
+    return Hyperparameters.from_vector(torch.cat([torch.tensor([noise, 1.2]), torch.linspace(0.7, 2.0, d)]))
+
+
+def problem(
+    kind: str, kernel: str, n: int, d: int, noise: float = 0.3, **options: object
+) -> tuple[KernelOperator, Tensor]:
+    """An operator on points of which some coincide, and H in float64 of the very same inputs."""
+    x = toy(n, d)[0].float()
+    if n > 12:
+        x[11] = x[12]
+    theta = theta_of(d, noise)
+    operator = operator_class(kind)(x.to(DEVICE), get_kernel(kernel), theta, **options)
+    return operator, h_matrix(kernel, x.double(), theta.vector)
+
+
+def columns(n: int, c: int, seed: int = 0) -> Tensor:
+    return torch.randn(n, c, generator=torch.Generator().manual_seed(seed))
+
+
+def close(found: Tensor, expected: Tensor, bound: float = BOUND) -> None:
+    error = float((found.cpu().double() - expected).norm())
+    assert error <= bound * float(expected.norm()), f"{error / float(expected.norm()):.1e} > {bound:.0e}"
+
+
+def check_products(operator: KernelOperator, H: Tensor, c: int) -> None:
+    n = operator.n
+    V = columns(n, c)
+    close(operator.matmul(V.to(DEVICE)), H @ V.double())
+    index = torch.tensor([n // 2, 0, n - 1, n // 3])
+    close(operator.rows_matmul(index.to(DEVICE), V.to(DEVICE)), H[index] @ V.double())
+    close(operator.columns_matmul(index.to(DEVICE), V[:4].to(DEVICE)), H[:, index] @ V[:4].double())
+    part = slice(n // 3, n - 1)
+    W = V[part]
+    close(operator.rows_matmul(part, V.to(DEVICE)), H[part] @ V.double())
+    close(operator.columns_matmul(part, W.to(DEVICE)), H[:, part] @ W.double())
+    close(operator.block(part), H[part, part])
+
+
+# -- products --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("d", [1, 4, 20])
+@pytest.mark.parametrize("kernel", KERNELS)
+@KINDS
+def test_products_of_every_kernel(kind: str, kernel: str, d: int) -> None:
+    check_products(*problem(kind, kernel, 150, d), c=17)
+
+
+@pytest.mark.parametrize(("n", "c"), [(4, 1), (64, 65), (129, 2), (257, 129), (65, 16)])
+@pytest.mark.parametrize("d", [3, 11])
+@KINDS
+def test_products_of_odd_shapes(kind: str, d: int, n: int, c: int) -> None:
+    check_products(*problem(kind, "matern32", n, d), c=c)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_many_inputs(exact: bool) -> None:
+    operator, H = problem("fused", "matern52", 90, 128, exact_distances=exact)
+    V = columns(90, 3)
+    close(operator.matmul(V.to(DEVICE)), H @ V.double(), 5e-5 if not exact else BOUND)
+
+
+@pytest.mark.parametrize("tile", [Tile(64, 32, 4, 2), Tile(128, 64, 8, 1), Tile(32, 128, 4, 2)])
+@KINDS
+def test_tiles_of_other_shapes(kind: str, tile: Tile) -> None:
+    operator, H = problem(kind, "rbf", 140, 5, tile=tile)
+    V = columns(140, 33)
+    close(operator.matmul(V.to(DEVICE)), H @ V.double())
+
+
+@KINDS
+def test_subtracting_columns_from_a_place_on_the_device(kind: str) -> None:
+    """A range that runs over the end stands for the rows there are: its W is zero beyond."""
+    operator, H = problem(kind, "matern32", 130, 4)
+    W = columns(36, 5)
+    W[22:] = 0.0
+    first = torch.tensor([108], device=DEVICE)
+    for this in (operator, DenseOperator(operator.x, operator.kernel, operator.theta)):
+        R = columns(130, 5, seed=4)
+        left = R.clone().to(DEVICE)
+        this.subtract_columns(left, first, W.to(DEVICE))
+        close(left, R.double() - H[:, 108:] @ W[:22].double())
+
+
+@pytest.mark.parametrize("m", [0, 1, 70])
+def test_cross_products(m: int) -> None:
+    operator, _ = problem("fused", "matern32", 100, 6)
+    x_new, V = columns(m, 6, seed=3), columns(100, 65)
+    expected = ChunkedOperator(operator.x.cpu().double(), operator.kernel, operator.theta)
+    close(operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)), expected.cross_matmul(x_new.double(), V.double()))
+
+
+def test_columns_of_very_different_size_keep_their_digits() -> None:
+    """Every column is scaled by its own largest entry before it is split."""
+    operator, H = problem("fused", "matern32", 100, 4)
+    V = columns(100, 6) * torch.tensor([1e-20, 1e-6, 1.0, 1e6, 1e20, 0.0])
+    found, expected = operator.matmul(V.to(DEVICE)).cpu().double(), H @ V.double()
+    for c in range(5):
+        close(found[:, c], expected[:, c])
+    assert bool((found[:, 5] == 0).all())
+    scaled = V * scales(largest_bits(V.to(DEVICE))).cpu()
+    assert float(scaled[:, :5].abs().amax(0).min()) >= 512 and float(scaled.abs().max()) <= 1024
+
+
+def test_a_result_repeats_bit_for_bit() -> None:
+    operator, _ = problem("fused", "matern32", 257, 11)
+    V, index = columns(257, 65).to(DEVICE), torch.arange(0, 257, 3, device=DEVICE)
+    weights = torch.linspace(-1, 1, 65)
+    for product in (
+        lambda: operator.matmul(V),
+        lambda: operator.rows_matmul(index, V),
+        lambda: operator.quadratic_gradient(V, V, weights),
+    ):
+        assert torch.equal(product(), product())
+
+
+# -- distances -------------------------------------------------------------------------------------------------------
+def test_close_pairs_get_exact_distances_where_it_matters() -> None:
+    x = columns(50, 8).to(DEVICE)
+    assert not FusedOperator(x, Matern32(), Hyperparameters.ones(8))._exact
+    assert FusedOperator(x, get_kernel("matern12"), Hyperparameters.ones(8))._exact  # not smooth at zero
+    assert FusedOperator(x[:, :3], Matern32(), Hyperparameters.ones(3))._exact  # cheap
+    assert FusedOperator(x, Matern32(), theta_of(8, noise=1e-3))._exact  # rounding would rival the noise
+    assert FusedOperator(1e3 * x, Matern32(), Hyperparameters.ones(8))._exact  # too large for float16
+
+
+def test_coincident_points_cancel_in_the_product_of_halves() -> None:
+    z = 5.0 * columns(1, 20).repeat(64, 1)
+    points = Points.prepare(z.to(DEVICE), exact=False)
+    rows = (points.row_high.double() + points.row_low.double()).cpu()
+    high, low = points.column_high.double().cpu(), points.column_low.double().cpu()
+    square = points.row_high.double().cpu() @ (high + low).T + points.row_low.double().cpu() @ high.T  # three products
+    assert float(square[:64, :64].abs().max()) <= 1e-9 * float(rows.square().sum(1).max())
+
+
+@pytest.mark.gpu
+def test_nearly_coincident_points_at_low_noise_solve_truly() -> None:
+    """Pairs 1e-4 apart at noise 0.01: the residual that float32 reports holds in float64."""
+    x = toy(120, 2)[0].float().repeat(2, 1)
+    x[120:] += 1e-4
+    theta = Hyperparameters(0.01, 1.0, [0.5, 0.5])
+    operator = FusedOperator(x.to(DEVICE), Matern32(), theta)
+    b = columns(240, 3).to(DEVICE)
+    result = ConjugateGradients(50).solve(operator, b, rule=StoppingRule(0.01))
+    H = h_matrix("matern32", x.double(), theta.vector)
+    residual = (b.cpu().double() - H @ result.solution.cpu().double()).norm(dim=0) / b.cpu().double().norm(dim=0)
+    assert result.converged and float(residual[0]) <= 0.0105 and float(residual[1:].mean()) <= 0.0105
+
+
+# -- the gradient ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize(("d", "c"), [(1, 1), (4, 65), (12, 17), (20, 2)])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_quadratic_gradient(kernel: str, d: int, c: int, same: bool) -> None:
+    operator, _ = problem("fused", kernel, 150, d)
+    A = columns(150, c).to(DEVICE)
+    B = A if same else A.roll(1, 0)
+    weights = torch.linspace(-1.0, 2.0, c)
+    vector = operator.theta.vector.requires_grad_()
+    G = (A.cpu().double() * weights) @ B.cpu().double().T
+    H = h_matrix(kernel, operator.x.cpu().double(), vector)
+    (expected,) = torch.autograd.grad((G * H).sum(), vector)
+    close(operator.quadratic_gradient(A, B, weights), expected, 1e-4)
+
+
+def test_quadratic_gradient_of_one_shared_length_and_zero_weights() -> None:
+    x = columns(100, 12).to(DEVICE)
+    theta = Hyperparameters(0.3, 1.2, [1.5])
+    A, weights = columns(100, 3).to(DEVICE), torch.tensor([1.0, -2.0, 0.5])
+    reference = ChunkedOperator(x.double(), Matern32(), theta).quadratic_gradient(A.double(), A.double(), weights)
+    operator = FusedOperator(x, Matern32(), theta)
+    close(operator.quadratic_gradient(A, A, weights), reference, 1e-4)
+    assert bool((operator.quadratic_gradient(A, A, torch.zeros(3)) == 0).all())
+
+
+# -- what it refuses, what it counts -----------------------------------------------------------------------------------
+def test_what_cannot_be_fused_is_refused_with_the_reason() -> None:
+    x = columns(20, 2).to(DEVICE)
+
+    class Other(Matern32):
+        name = "other"
+
+    with pytest.raises(ValueError, match=r"float32, and x is torch\.float64"):
+        FusedOperator(x.double(), Matern32(), Hyperparameters.ones(2))
+    with pytest.raises(ValueError, match="no fused form"):
+        FusedOperator(x, Other(), Hyperparameters.ones(2))
+    assert cannot_fuse(torch.empty(2**24, 200, device="meta"), Matern32()).endswith("32-bit addresses")
+    with pytest.raises(ValueError, match="V must be float32"):
+        FusedOperator(x, Matern32(), Hyperparameters.ones(2)).matmul(x.double())
+    with pytest.raises(ValueError, match="operator must be one of"):
+        operator_class("sparse")
+
+
+def test_evaluated_entries() -> None:
+    x, V = columns(50, 4).to(DEVICE), columns(50, 3).to(DEVICE)
+    fused = make_operator("fused", x, Matern32(), Hyperparameters.ones(4))
+    fused.matmul(V)
+    fused.rows_matmul(slice(0, 10), V)
+    assert fused.entries_evaluated == 50 * 50 + 10 * 50
+    assert fused.at(Hyperparameters.ones(4)).entries_evaluated == 3000
+    stored = make_operator("stored", x, Matern32(), Hyperparameters.ones(4))
+    stored.matmul(V)
+    stored.matmul(V)
+    assert isinstance(stored, StoredOperator) and stored.entries_evaluated == 2500
+    options = FusedOperator(x, Matern32(), Hyperparameters.ones(4), exact_distances=True, tile=Tile(32, 32, 4, 1))
+    assert options.at(theta_of(4)).exact_distances and options.at(theta_of(4)).tile == options.tile
+
+
+# -- solvers on it ---------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Case:
+    solver: Solver
+
+
+@pytest.mark.parametrize(
+    "case",
+    [Case(ConjugateGradients(30)), Case(AlternatingProjections(30)), Case(AlternatingProjections(32, on_device=True))],
+    ids=["cg", "ap", "ap on device"],
+)
+@pytest.mark.gpu
+@KINDS
+def test_solvers(kind: str, case: Case) -> None:
+    operator, H = problem(kind, "matern32", 100, 4)
+    estimator, generator = Pathwise(5, 500), torch.Generator().manual_seed(0)
+    targets = estimator.targets(operator, toy(100, 4)[1].float().to(DEVICE), estimator.draw(operator, generator))
+    result = case.solver.solve(operator, targets, rule=StoppingRule(0.01))
+    b = targets.cpu().double()
+    residual = (b - H @ result.solution.cpu().double()).norm(dim=0) / b.norm(dim=0)
+    assert result.converged and float(residual[0]) <= 0.0105 and float(residual[1:].mean()) <= 0.0105
+
+
+def test_alternating_projections_that_pick_their_block_on_the_device() -> None:
+    """The same method as with the host picking; here in the interpreter, so one epoch only."""
+    operator, H = problem("fused", "matern32", 100, 4)
+    b = columns(100, 3).to(DEVICE)
+    rule = StoppingRule(0.01, max_epochs=1.3)
+    here, there = (AlternatingProjections(32, on_device=w).solve(operator, b, rule=rule) for w in (False, True))
+    assert here.iterations == there.iterations == 4 and here.iteration_epochs == there.iteration_epochs
+    close(there.solution, here.solution.cpu().double(), 1e-4)
+    residual = (b.cpu().double() - H @ there.solution.cpu().double()).norm(dim=0) / b.cpu().double().norm(dim=0)
+    assert abs(float(residual[0]) - there.residual_mean) <= 1e-4
