@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format docs bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -26,8 +26,11 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(STAMP)  ## the documentation, as a site in site/; a broken link or a missing page fails
+	$(BIN)/mkdocs build --strict
+
 bench: $(STAMP)  ## kernel products and one training step on this machine, as a table and JSON
 	$(BIN)/python -m benchmarks.products --out benchmarks/results/products-local.json
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage demo.png
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage demo.png site

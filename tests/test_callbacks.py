@@ -1,15 +1,22 @@
-"""Validation metrics in the history, early stopping on them, and the log."""
+"""Validation metrics in the history, early stopping on them, and the logs."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
+import pickle
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
 
-from warmgp import GPRegressor
-from warmgp.callbacks import EarlyStopping, JSONLines
+from warmgp import CSVLog, EarlyStopping, GPRegressor, JSONLines, TensorBoard
 
 FAST = {"n_steps": 6, "n_features": 200, "n_probes": 8, "random_state": 0}
 
@@ -41,14 +48,6 @@ def test_without_functions_there_is_the_rmse_alone(settings: dict[str, str]) -> 
     assert set(model.history_[0].metrics) == {"rmse"}
 
 
-def test_validation_is_checked() -> None:
-    X, y = data(60, 0)
-    with pytest.raises(ValueError, match="features"):
-        GPRegressor(**FAST).fit(X, y, validation=(X[:, :1], y))
-    with pytest.raises(ValueError, match="inconsistent"):
-        GPRegressor(**FAST).fit(X, y, validation=(X, y[:-1]))
-
-
 @pytest.mark.parametrize("metric", ["rmse", "llh"])
 def test_early_stopping(metric: str) -> None:
     X, y = data(80, 0)
@@ -75,11 +74,202 @@ def test_early_stopping_without_a_validation_set_says_so() -> None:
         EarlyStopping(patience=0)
 
 
+def test_early_stopping_counts_across_a_resume(tmp_path: Path) -> None:
+    """A training that was cut and resumed stops at the step at which an undisturbed one does."""
+    X, y = data(80, 0)
+    held = data(40, 1)[0], np.random.default_rng(2).normal(size=40)
+    settings = {**FAST, "n_steps": 100, "solver": "cg"}
+
+    def stopping() -> EarlyStopping:
+        return EarlyStopping("rmse", patience=4, min_delta=1e-3)
+
+    whole = GPRegressor(callbacks=[stopping()], **settings).fit(X, y, validation=held)
+    cut = whole.n_steps_ - 2  # in the middle of the four steps without an improvement
+    settings["checkpoint"] = tmp_path / "c"
+    with pytest.raises(RuntimeError, match="crash"):
+        GPRegressor(callbacks=[stopping(), crash_at(cut - 1)], **settings).fit(X, y, validation=held)
+    assert GPRegressor(callbacks=[stopping()], **settings).fit(X, y, validation=held).n_steps_ == whole.n_steps_
+
+
+# -- logs ------------------------------------------------------------------------------------------------------------
+LOGS = {"jsonl": JSONLines, "csv": CSVLog}
+
+
+def crash_at(step: int):  # type: ignore[no-untyped-def]
+    def callback(record, state):  # type: ignore[no-untyped-def]
+        if record.step == step:
+            raise RuntimeError("crash")
+
+    return callback
+
+
+def logged(path: Path) -> list[dict[str, object]]:
+    """The rows of a log."""
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    return pd.read_csv(path, keep_default_na=False, na_values={"llh": "", "rmse": ""}).to_dict("records")
+
+
 def test_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     model = GPRegressor(solver="cg", callbacks=[JSONLines(path)], **FAST).fit(*data(60, 0))
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [line["step"] for line in lines] == list(range(6))
-    assert lines[3]["noise_scale"] == model.history_[3].noise_scale
+    assert logged(path) == json.loads(json.dumps([dataclasses.asdict(h) for h in model.history_]))
+
+
+@pytest.mark.parametrize("solver", ["cg", "cholesky"])
+def test_csv(solver: str, tmp_path: Path) -> None:
+    """Every field of every record, to the bit; blank where there is none."""
+    path = tmp_path / "log.csv"
+    model = GPRegressor(solver=solver, callbacks=[CSVLog(path)], **FAST).fit(*data(60, 0), validation=data(20, 1))
+    rows = logged(path)
+    assert len(rows) == 6 and len(path.read_text().splitlines()) == 7
+    for row, record in zip(rows, model.history_, strict=True):
+        expected = dataclasses.asdict(record)
+        lengths, metrics, notes = (expected.pop(name) for name in ("length_scales", "metrics", "notes"))
+        expected |= {"length_scale_0": lengths[0], "length_scale_1": lengths[1], "notes": "; ".join(notes)}
+        expected["log_marginal_likelihood"] = expected["log_marginal_likelihood"] or ""
+        llh = row.pop("llh")
+        assert math.isnan(llh) if solver == "cholesky" else llh == metrics["llh"]
+        assert row == {**expected, "rmse": metrics["rmse"]}
+
+
+def test_a_text_with_commas_and_lines_is_one_cell_of_one_row(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    record = GPRegressor(solver="cg", **FAST).fit(*data(60, 0)).history_[0]
+    CSVLog(path)(dataclasses.replace(record, notes=('a, "b"', "c\nd")), None)  # type: ignore[arg-type]
+    assert len(path.read_text().splitlines()) == 2 and logged(path)[0]["notes"] == 'a, "b"; c d'
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_one_log_is_one_training(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"log.{kind}"
+    for n_steps in (5, 3):
+        log = LOGS[kind](path)
+        for _ in range(2):  # the same callback again, too
+            GPRegressor(solver="cg", callbacks=[log], **{**FAST, "n_steps": n_steps}).fit(*data(60, 0))
+            assert [row["step"] for row in logged(path)] == list(range(n_steps))
+
+
+@pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize("left", [0, 1, 8])
+def test_a_log_of_which_a_kill_left_no_whole_line_is_begun_anew(kind: str, left: int, tmp_path: Path) -> None:
+    path = tmp_path / f"log.{kind}"
+    GPRegressor(solver="cg", callbacks=[LOGS[kind](path)], **{**FAST, "n_steps": 1}).fit(*data(60, 0))
+    path.write_bytes(path.read_bytes()[:left])
+    GPRegressor(solver="cg", callbacks=[LOGS[kind](path)], **{**FAST, "n_steps": 2}).fit(*data(60, 0))
+    assert [row["step"] for row in logged(path)] == [0, 1]
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_each_row_is_in_the_file_at_once(kind: str, tmp_path: Path) -> None:
+    path, seen = tmp_path / f"log.{kind}", []
+    look = lambda record, state: seen.append(logged(path)[-1]["step"])  # noqa: E731
+    GPRegressor(solver="cg", callbacks=[LOGS[kind](path), look], **FAST).fit(*data(60, 0))
+    assert seen == list(range(6))
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_a_log_in_the_wrong_place_is_refused_and_nothing_harmed(kind: str, tmp_path: Path) -> None:
+    contents = {"data.csv": "a,b\n1,2\n", "numbers.csv": "1,2\n3,4\n", "list.json": "[1, 2]\n", "line": "no line's end"}
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match=rf"{name} is there, and is no log.*give another path"):
+            LOGS[kind](tmp_path / name)
+        assert (tmp_path / name).read_text() == content
     with pytest.raises(FileNotFoundError, match="folder"):
-        JSONLines(tmp_path / "no" / "log")
+        LOGS[kind](tmp_path / "no" / "log")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        LOGS[kind](tmp_path)
+
+
+def test_a_resumed_training_does_not_go_on_in_the_log_of_another(tmp_path: Path) -> None:
+    X, y = data(60, 0)
+    GPRegressor(solver="cg", ard=False, callbacks=[CSVLog(tmp_path / "other.csv")], **FAST).fit(X, y)
+    before = (tmp_path / "other.csv").read_bytes()
+    settings = {**FAST, "solver": "cg", "checkpoint": tmp_path / "c"}
+    with pytest.raises(RuntimeError, match="crash"):
+        GPRegressor(callbacks=[crash_at(2)], **settings).fit(X, y)
+    with pytest.raises(ValueError, match=r"other\.csv is the log of another training"):
+        GPRegressor(callbacks=[CSVLog(tmp_path / "other.csv")], **settings).fit(X, y)
+    assert (tmp_path / "other.csv").read_bytes() == before
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard shows of a folder: {tag: [(step, value)]}."""
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    found = events.EventAccumulator(str(folder)).Reload()
+    return {tag: [(e.step, e.value) for e in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
+
+
+def test_tensorboard(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    log = TensorBoard(tmp_path / "runs")
+    model = GPRegressor(solver="cg", callbacks=[log], **FAST).fit(*data(60, 0), validation=data(20, 1))
+    found = scalars(tmp_path / "runs")
+    for tag, name in (
+        ("hyperparameters/noise_scale", lambda h: h.noise_scale),
+        ("hyperparameters/length_scale_1", lambda h: h.length_scales[1]),
+        ("solver/residual_probes", lambda h: h.residual_probes),
+        ("held_out/llh", lambda h: h.metrics["llh"]),
+    ):
+        assert found[tag] == [(h.step, pytest.approx(name(h), rel=1e-6)) for h in model.history_]  # float32 in there
+    assert "log_marginal_likelihood" not in found
+    short = clone(model).set_params(n_steps=3, solver="cholesky")  # a copy without the open file; a new training
+    pickle.dumps(model)
+    short.fit(*data(60, 0))
+    log.close()
+    found = scalars(tmp_path / "runs")
+    assert [step for step, _ in found["solver/epochs"]] == [0, 1, 2] and len(found["log_marginal_likelihood"]) == 3
+
+
+def test_tensorboard_that_is_not_installed_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(ImportError, match="pip install tensorboard"):
+        TensorBoard(tmp_path)
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+from warmgp import CSVLog, GPRegressor, JSONLines, TensorBoard
+folder, step = sys.argv[1], int(sys.argv[2])
+rng = np.random.default_rng(0)
+X = rng.uniform(-2, 2, (60, 2))
+y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=60)
+def kill(record, state):
+    if record.step == step:
+        os.kill(os.getpid(), signal.SIGKILL)
+logs = [JSONLines(folder + "/log.jsonl"), CSVLog(folder + "/log.csv"), TensorBoard(folder + "/runs")]
+GPRegressor(solver="cg", n_steps=9, n_features=200, n_probes=8, random_state=0, checkpoint=folder + "/c",
+            checkpoint_every=3, callbacks=[*logs, kill]).fit(X, y)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_and_resumed_training_logs_every_step_once(tmp_path: Path) -> None:
+    """Killed at step 4 with a checkpoint of three steps, so that steps 3 and 4 are taken twice, and a row torn."""
+    pytest.importorskip("tensorboard")
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole.mkdir()
+    cut.mkdir()
+
+    def run(folder: Path, step: int) -> int:
+        return subprocess.run([sys.executable, "-c", KILLED, str(folder), str(step)]).returncode
+
+    assert run(whole, 99) == 0
+    assert run(cut, 4) == -signal.SIGKILL
+    for kind in LOGS:
+        path = cut / f"log.{kind}"
+        assert [row["step"] for row in logged(path)] == list(range(5))  # whole rows, all steps
+        with path.open("ab") as file:
+            file.write(path.read_bytes().splitlines()[-1][:40])  # as a kill in the middle of a write would leave it
+    assert run(cut, 99) == 0
+    for kind in LOGS:
+        found, expected = logged(cut / f"log.{kind}"), logged(whole / f"log.{kind}")
+        for row in (*found, *expected):
+            del row["solver_seconds"], row["step_seconds"]
+        assert str(found) == str(expected) and len(found) == 9
+    noise = scalars(cut / "runs")["hyperparameters/noise_scale"]
+    assert noise == scalars(whole / "runs")["hyperparameters/noise_scale"] and len(noise) == 9

@@ -14,55 +14,22 @@ import pandas as pd
 import pytest
 
 import warmgp.cli
+from cli_tools import API, FAST, command, refused, run, table
 from warmgp import GPRegressor
 from warmgp.cli import main
 from warmgp.persistence import read
-
-FAST = ["--n-steps", "4", "--n-features", "100", "--n-probes", "6", "--device", "cpu", "--quiet"]
-API = {"n_steps": 4, "n_features": 100, "n_probes": 6, "device": "cpu", "random_state": 0}
-
-
-def table(n: int = 80) -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    data = pd.DataFrame(rng.uniform(-2, 2, (n, 2)), columns=["a", "b"])
-    data["colour"] = np.where(np.arange(n) % 3 == 0, "red", "blue")
-    data["y"] = 5 + 3 * np.sin(2 * data["a"]) + (data["colour"] == "red") + 0.3 * rng.normal(size=n)
-    return data
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table in every format, and a model of it."""
-    path = tmp_path_factory.mktemp("cli")
-    data, numbers = table(), table().drop(columns="colour")
-    data.to_csv(path / "data.csv", index=False)
-    numbers.to_csv(path / "numbers.csv", index=False)
-    numbers.to_csv(path / "numbers.csv.gz", index=False)
-    numbers.to_parquet(path / "numbers.parquet")
-    np.savez(path / "numbers.npz", X=numbers[["a", "b"]].to_numpy(), y=numbers["y"].to_numpy())
-    GPRegressor(solver="cg", **API).fit(numbers[["a", "b"]], numbers["y"]).save(path / "numbers.model")
-    one_hot = [str(path / "data.csv"), "--target", "y", "--out", str(path / "colour.model"), "--one-hot", "colour"]
-    assert main(["fit", *one_hot, *FAST]) == 0
-    return path
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    capsys.readouterr()
-    code = main([str(a) for a in arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 # -- the same numbers ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("extension", [".csv", ".csv.gz", ".parquet", ".npz"])
 @pytest.mark.parametrize("solver", ["cg", "cholesky"])
 def test_fit_and_predict_are_the_python_api_to_the_bit(
-    extension: str, solver: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    extension: str, solver: str, cli_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = table().drop(columns="colour")
     X = data[["a", "b"]].set_axis(["x0", "x1"], axis=1) if extension == ".npz" else data[["a", "b"]]
     model = GPRegressor(solver=solver, **API).fit(X, data["y"])
-    source, file = folder / f"numbers{extension}", tmp_path / "m.safetensors"
+    source, file = cli_folder / f"numbers{extension}", tmp_path / "m.safetensors"
     assert run(capsys, "fit", source, "--target", "y", "--out", file, "--solver", solver, *FAST)[0] == 0
     assert GPRegressor.load(file, device="cpu").hyperparameters_.equals(model.hyperparameters_)
     for out in ("p.csv", "p.csv.gz", "p.parquet", "p.npz"):
@@ -82,20 +49,28 @@ def test_fit_and_predict_are_the_python_api_to_the_bit(
     np.testing.assert_array_equal(pd.read_csv(tmp_path / "mean.csv")["mean"], model.predict(X))
 
 
-def test_one_hot_columns_are_rebuilt_from_their_names(folder: Path, tmp_path: Path) -> None:
+def test_one_hot_columns_are_rebuilt_from_their_names(cli_folder: Path, tmp_path: Path) -> None:
     data = table()
     X = data[["a", "b"]].assign(**{f"colour={c}": (data["colour"] == c).astype(float) for c in ("blue", "red")})
     truth = GPRegressor(**API).fit(X, data["y"]).predict(X)
     shuffled = data[["y", "colour", "b", "a"]]  # other columns and orders do not matter
     shuffled.to_csv(tmp_path / "d.csv", index=False)
     assert (
-        main(["predict", str(folder / "colour.model"), str(tmp_path / "d.csv"), "--out", str(tmp_path / "p.csv")]) == 0
+        main(["predict", str(cli_folder / "colour.model"), str(tmp_path / "d.csv"), "--out", str(tmp_path / "p.csv")])
+        == 0
     )
     np.testing.assert_array_equal(pd.read_csv(tmp_path / "p.csv")["mean"], truth)
 
 
-def test_chunks_are_the_same_functions(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ["predict", str(folder / "numbers.model"), str(folder / "numbers.csv"), "--std", "--samples", "2"]
+def test_chunks_are_the_same_functions(cli_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = [
+        "predict",
+        str(cli_folder / "numbers.model"),
+        str(cli_folder / "numbers.csv"),
+        "--std",
+        "--samples",
+        "2",
+    ]
     assert main([*arguments, "--out", str(tmp_path / "whole.csv")]) == 0
     whole = warmgp.cli.feature_chunks
     monkeypatch.setattr(warmgp.cli, "feature_chunks", lambda table, names: whole(table, names, rows=9))
@@ -105,10 +80,10 @@ def test_chunks_are_the_same_functions(folder: Path, tmp_path: Path, monkeypatch
     np.testing.assert_allclose(a, b, rtol=1e-10)
 
 
-def test_held_out_score_is_honest(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_held_out_score_is_honest(cli_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "m.safetensors"
     code, out, _ = run(
-        capsys, "fit", folder / "numbers.csv", "--target", "y", "--out", file, "--test-fraction", 0.25, *FAST
+        capsys, "fit", cli_folder / "numbers.csv", "--target", "y", "--out", file, "--test-fraction", 0.25, *FAST
     )
     assert code == 0 and "20 held-out rows" in out
     train, test = warmgp.cli.split(80, 0.25, 0)
@@ -126,8 +101,8 @@ def test_held_out_score_is_honest(folder: Path, tmp_path: Path, capsys: pytest.C
     assert f"{model.score(X.iloc[test], y[test]):.6g}" in scored
 
 
-def test_info_demo_help(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "info", folder / "colour.model")
+def test_info_demo_help(cli_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "info", cli_folder / "colour.model")
     assert code == 0 and not err
     for expected in ("matern32", "80, 4", "colour=red", "converged", "Adam steps", "likelihood"):
         assert expected in out
@@ -138,123 +113,14 @@ def test_info_demo_help(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(capsys)[0] == 2
 
 
-def test_a_model_without_names_reads_x0_x1(folder: Path, tmp_path: Path) -> None:
-    data = np.load(folder / "numbers.npz")
+def test_a_model_without_names_reads_x0_x1(cli_folder: Path, tmp_path: Path) -> None:
+    data = np.load(cli_folder / "numbers.npz")
     model = GPRegressor(**API).fit(data["X"], data["y"])
     model.save(tmp_path / "m")
-    assert main(["predict", str(tmp_path / "m"), str(folder / "numbers.npz"), "--out", str(tmp_path / "p.csv")]) == 0
+    assert (
+        main(["predict", str(tmp_path / "m"), str(cli_folder / "numbers.npz"), "--out", str(tmp_path / "p.csv")]) == 0
+    )
     np.testing.assert_array_equal(pd.read_csv(tmp_path / "p.csv")["mean"], model.predict(data["X"]))
-
-
-# -- bad input -------------------------------------------------------------------------------------------------------
-ROWS = "a,b,y\n" + "".join(f"{i},{i * i % 7},{i % 5}\n" for i in range(12))
-FIT_ERRORS = {
-    "unknown extension": ("d.xlsx", "x", [], ["d.xlsx", ".parquet"]),
-    "empty file": ("d.csv", "", [], ["d.csv", "empty"]),
-    "header only": ("d.csv", "a,b,y\n", [], ["d.csv", "no rows"]),
-    "target not there": ("d.csv", ROWS.replace("y", "yield"), [], ["--target", "'y'", "'yield'"]),
-    "text column": ("d.csv", "a,colour,y\n1,red,2\n2,blue,3\n", [], ["'colour'", "'red'", "--drop", "--one-hot"]),
-    "blank cell": ("d.csv", ROWS.replace("\n3,2,", "\n3,,"), [], ["'b'", "blank in row 4"]),
-    "NaN cell": ("d.csv", ROWS.replace("\n3,2,", "\n3,NaN,"), [], ["'b'", "blank in row 4"]),
-    "blank target": ("d.csv", ROWS.replace("\n3,2,3", "\n3,2,"), [], ["'y'", "blank in row 4"]),
-    "text target": ("d.csv", ROWS.replace("\n3,2,3", "\n3,2,high"), [], ["'y'", "row 4 ('high')"]),
-    "infinite": ("d.csv", ROWS.replace("\n3,2,", "\n3,inf,"), [], ["'b'", "infinite in row 4"]),
-    "constant target": ("d.csv", "a,y\n1,2\n2,2\n3,2\n", [], ["'y'", "constant"]),
-    "duplicated column": ("d.csv", "a,a,y\n1,2,3\n", [], ["more than one column named 'a'"]),
-    "drop unknown": ("d.csv", ROWS, ["--drop", "c"], ["--drop", "'c'", "'a', 'b'"]),
-    "drop target": ("d.csv", ROWS, ["--drop", "y"], ["--drop y", "target"]),
-    "drop all": ("d.csv", ROWS, ["--drop", "a", "--drop", "b"], ["no column left"]),
-    "one-hot unknown": ("d.csv", ROWS, ["--one-hot", "c"], ["--one-hot", "'c'"]),
-    "one-hot and drop": ("d.csv", ROWS, ["--one-hot", "a", "--drop", "a"], ["--drop and --one-hot", "'a'"]),
-    "one-hot clash": ("d.csv", "a,a=1,y\n1,2,3\n1,3,4\n", ["--one-hot", "a"], ["'a=1'", "rename"]),
-    "one-hot ambiguous": ("d.csv", "a,a=b,y\nb=c,2,3\nd,3,4\n", ["--one-hot", "a"], ["'a=b=c'", "rename"]),
-    "nameless column": ("d.csv", ",a,y\n0,1,3\n1,3,4\n", [], ["no name", "--drop 'Unnamed: 0'"]),
-    "unknown solver": ("d.csv", ROWS, ["--solver", "magic"], ["solver", "'magic'", "'cg'"]),
-    "unknown kernel": ("d.csv", ROWS, ["--kernel", "magic"], ["kernel", "'magic'", "'rbf'"]),
-    "negative tol": ("d.csv", ROWS, ["--tol", "-1"], ["tol must be positive"]),
-    "tol no number": ("d.csv", ROWS, ["--tol", "abc"], ["--tol", "number"]),
-    "steps no number": ("d.csv", ROWS, ["--n-steps", "many"], ["--n-steps", "'many'", "auto"]),
-    "unknown option": ("d.csv", ROWS, ["--magic"], ["--magic"]),
-    "test fraction": ("d.csv", ROWS, ["--test-fraction", "1.5"], ["--test-fraction", "1.5"]),
-    "test fraction too small": ("d.csv", ROWS, ["--test-fraction", "0.001"], ["--test-fraction", "12 rows"]),
-    "negative seed": ("d.csv", ROWS, ["--seed", "-1"], ["--seed", "-1"]),
-    "resume what": ("d.csv", ROWS, ["--resume"], ["--resume", "--checkpoint"]),
-}
-
-
-@pytest.mark.parametrize("case", FIT_ERRORS)
-def test_fit_refuses(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name, content, options, expected = FIT_ERRORS[case]
-    (tmp_path / name).write_text(content)
-    arguments = ["fit", tmp_path / name, "--target", "y", "--out", tmp_path / "m.model", "--device", "cpu", "--quiet"]
-    refused(capsys, [*arguments, *options], expected)
-    assert [p.name for p in tmp_path.iterdir()] == [name]
-
-
-def refused(capsys: pytest.CaptureFixture[str], arguments: list[object], expected: list[str], code: int = 2) -> None:
-    """The command fails with that code and one line that has all that is expected."""
-    found, out, err = run(capsys, *arguments)
-    assert found == code, err
-    assert out == "" and err.startswith("error: ") and err.count("\n") == 1 and "Traceback" not in err
-    for text in expected:
-        assert text in err
-
-
-def test_fit_refuses_files(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, out = folder / "numbers.csv", tmp_path / "m.model"
-    target = ["--target", "y", *FAST]
-    refused(capsys, ["fit", tmp_path / "no.csv", "--out", out, *target], ["no.csv", "no such file"])
-    refused(capsys, ["fit", data, "--out", tmp_path / "no" / "m", *target], ["folder", "does not exist"])
-    refused(capsys, ["fit", data, "--out", tmp_path, *target], ["is a folder"])
-    refused(capsys, ["fit", data, "--out", data, *target], ["DATA and --out", "same file"])
-    refused(capsys, ["fit", data, *target], ["--out"])
-    np.savez(tmp_path / "d.npz", Z=np.ones((3, 2)), y=np.ones(3))
-    refused(capsys, ["fit", tmp_path / "d.npz", "--out", out, *target], ["no array named X", "'Z'"])
-    (tmp_path / "c.ckpt").write_text("something")
-    with_checkpoint = ["fit", data, "--out", out, "--checkpoint", tmp_path / "c.ckpt", *target]
-    refused(capsys, with_checkpoint, ["c.ckpt exists", "--resume"])
-    refused(capsys, [*with_checkpoint, "--resume"], ["c.ckpt", "not a whole warmgp file"])
-    assert not out.exists() and (tmp_path / "c.ckpt").read_text() == "something"
-
-
-PREDICT_ERRORS = {
-    "missing column": ("b,colour\n1,red\n", ["'a'", "lacks column"]),
-    "missing text column": ("a,b\n1,2\n", ["'colour=blue', 'colour=red'"]),
-    "unseen category": ("a,b,colour\n1,2,red\n1,2,green\n", ["'colour'", "'green' in row 2", "'blue', 'red'"]),
-    "blank category": ("a,b,colour\n1,2,red\n1,2,\n", ["'colour'", "blank in row 2"]),
-    "text in a number": ("a,b,colour\n1,2,red\n1,two,red\n", ["'b'", "row 2 ('two')"]),
-    "blank": ("a,b,colour\n1,2,red\n,2,red\n", ["'a'", "blank in row 2"]),
-    "infinite": ("a,b,colour\n1,2,red\n1e999,2,red\n", ["'a'", "infinite in row 2"]),
-    "header only": ("a,b,colour\n", ["no rows"]),
-}
-
-
-@pytest.mark.parametrize("case", PREDICT_ERRORS)
-def test_predict_refuses(case: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    content, expected = PREDICT_ERRORS[case]
-    (tmp_path / "d.csv").write_text(content)
-    arguments = ["predict", folder / "colour.model", tmp_path / "d.csv", "--out", tmp_path / "p.csv", "--quiet"]
-    refused(capsys, arguments, ["d.csv", *expected])
-    assert [p.name for p in tmp_path.iterdir()] == ["d.csv"]
-
-
-def test_predict_refuses_files(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model, data, out = folder / "numbers.model", folder / "numbers.csv", tmp_path / "p.csv"
-    (tmp_path / "cut").write_bytes(model.read_bytes()[:-10])
-    for bad, expected in (
-        (folder / "data.csv", "not a whole"),
-        (tmp_path / "cut", "not a whole"),
-        (tmp_path / "no", "no such file"),
-    ):
-        for command in (["predict", bad, data, "--out", out], ["info", bad], ["score", bad, data, "--target", "y"]):
-            refused(capsys, [*command], [bad.name, expected])
-    refused(capsys, ["predict", model, tmp_path / "no.csv", "--out", out], ["no.csv"])
-    refused(capsys, ["predict", model, data, "--out", tmp_path / "no" / "p.csv"], ["folder", "does not exist"])
-    refused(capsys, ["predict", model, data, "--out", tmp_path / "p.txt"], ["p.txt", ".csv"])
-    refused(capsys, ["predict", model, data, "--out", data], ["same file"])
-    refused(capsys, ["predict", model, data, "--out", out, "--samples", 7], ["--samples", "6 functions", "--n-probes"])
-    refused(capsys, ["score", model, data, "--target", "z"], ["--target", "'z'"])
-    assert [p.name for p in tmp_path.iterdir()] == ["cut"]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +137,7 @@ def test_a_failing_prediction_leaves_no_file(
     error: BaseException,
     code: int,
     text: str,
-    folder: Path,
+    cli_folder: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -281,24 +147,20 @@ def test_a_failing_prediction_leaves_no_file(
         raise error
 
     monkeypatch.setattr(GPRegressor, "predict", fail)
-    model, data = folder / "numbers.model", folder / "numbers.csv"
+    model, data = cli_folder / "numbers.model", cli_folder / "numbers.csv"
     refused(capsys, ["predict", model, data, "--out", tmp_path / "p.csv", "--quiet"], [text], code)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_short_solve_is_a_warning_in_one_line(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cli_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--solver", "ap", "--max-epochs", "0.5", "--tol", "1e-8", *FAST]
-    code, _, err = run(capsys, "fit", folder / "numbers.csv", "--target", "y", "--out", tmp_path / "m", *options)
+    code, _, err = run(capsys, "fit", cli_folder / "numbers.csv", "--target", "y", "--out", tmp_path / "m", *options)
     assert code == 0 and err.startswith("warning: the final solve stopped") and err.count("\n") == 1
 
 
 # -- kills -----------------------------------------------------------------------------------------------------------
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "warmgp", *map(str, arguments)]
-
-
 @pytest.mark.slow
 def test_kill_minus_nine_and_resume(tmp_path: Path) -> None:
     """A fit killed in the middle and resumed writes the hyperparameters of an undisturbed one."""
@@ -325,6 +187,25 @@ def test_kill_minus_nine_and_resume(tmp_path: Path) -> None:
     assert a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
 
+@pytest.mark.slow
+def test_ctrl_c_while_initialising(tmp_path: Path) -> None:
+    """One line, exit code 130, no model, no checkpoint; and there was a bar to see."""
+    table(1000).to_csv(tmp_path / "d.csv", index=False)
+    options = ["--target", "y", "--drop", "colour", "--solver", "cg", "--init", "subset", "--device", "cpu"]
+    fit = command("fit", tmp_path / "d.csv", "--out", tmp_path / "m", "--checkpoint", tmp_path / "c", *options)
+    with subprocess.Popen(fit, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        shown = b""
+        while b"neighbourhood 1 of 10" not in shown:
+            part = process.stderr.read1()  # type: ignore[union-attr]
+            assert part, shown
+            shown += part
+        process.send_signal(signal.SIGINT)
+        out, rest = process.communicate()
+    assert process.returncode == 130 and out == b""
+    assert b"initialising" in shown and rest.endswith(b"error: interrupted\n") and b"Traceback" not in rest
+    assert [p.name for p in tmp_path.iterdir()] == ["d.csv"]
+
+
 KILLED_PREDICT = """
 import os, signal, sys
 from warmgp import GPRegressor, cli
@@ -342,8 +223,8 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-def test_a_killed_predict_leaves_nothing_under_the_final_name(folder: Path, tmp_path: Path) -> None:
-    arguments = ["predict", folder / "numbers.model", folder / "numbers.csv", "--out", tmp_path / "p.csv"]
+def test_a_killed_predict_leaves_nothing_under_the_final_name(cli_folder: Path, tmp_path: Path) -> None:
+    arguments = ["predict", cli_folder / "numbers.model", cli_folder / "numbers.csv", "--out", tmp_path / "p.csv"]
     process = subprocess.run([sys.executable, "-c", KILLED_PREDICT, *map(str, arguments)], capture_output=True)
     assert process.returncode == -signal.SIGKILL
     assert not (tmp_path / "p.csv").exists()

@@ -88,6 +88,27 @@ def test_products_of_odd_shapes(kind: str, d: int, n: int, c: int) -> None:
     check_products(*problem(kind, "matern32", n, d), c=c)
 
 
+@pytest.mark.parametrize(("d", "c"), [(1, 1), (4, 17), (20, 66)])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_float64(kernel: str, d: int, c: int) -> None:
+    x = toy(100, d)[0]
+    x[11] = x[12]
+    theta = theta_of(d)
+    operator, H = FusedOperator(x.to(DEVICE), get_kernel(kernel), theta), h_matrix(kernel, x, theta.vector)
+    V, index, W = columns(100, c).double(), torch.tensor([50, 0, 99, 33]), columns(20, c).double()
+    close(operator.matmul(V.to(DEVICE)), H @ V, 1e-12)
+    close(operator.rows_matmul(index.to(DEVICE), V.to(DEVICE)), H[index] @ V, 1e-12)
+    close(operator.columns_matmul(index.to(DEVICE), V[:4].to(DEVICE)), H[:, index] @ V[:4], 1e-12)
+    close(operator.columns_matmul(slice(20, 40), W.to(DEVICE)), H[:, 20:40] @ W, 1e-12)
+    R = V.clone().to(DEVICE)
+    operator.subtract_columns(R, torch.tensor([40], device=DEVICE), W.to(DEVICE))
+    close(R, V - H[:, 40:60] @ W, 1e-12)
+    reference = ChunkedOperator(x, get_kernel(kernel), theta)
+    close(operator.cross_matmul(x[:7].to(DEVICE), V.to(DEVICE)), reference.cross_matmul(x[:7], V), 1e-12)
+    gradient = operator.quadratic_gradient(V.to(DEVICE), V.to(DEVICE), torch.ones(c))
+    close(gradient, reference.quadratic_gradient(V, V, torch.ones(c)), 1e-10)
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_many_inputs(exact: bool) -> None:
     operator, H = problem("fused", "matern52", 90, 128, exact_distances=exact)
@@ -215,12 +236,14 @@ def test_what_cannot_be_fused_is_refused_with_the_reason() -> None:
     class Other(Matern32):
         name = "other"
 
+    with pytest.raises(ValueError, match=r"float32 or float64, and x is torch\.float16"):
+        FusedOperator(x.half(), Matern32(), Hyperparameters.ones(2))
     with pytest.raises(ValueError, match=r"float32, and x is torch\.float64"):
-        FusedOperator(x.double(), Matern32(), Hyperparameters.ones(2))
+        StoredOperator(x.double(), Matern32(), Hyperparameters.ones(2))
     with pytest.raises(ValueError, match="no fused form"):
         FusedOperator(x, Other(), Hyperparameters.ones(2))
     assert cannot_fuse(torch.empty(2**24, 200, device="meta"), Matern32()).endswith("32-bit addresses")
-    with pytest.raises(ValueError, match="V must be float32"):
+    with pytest.raises(ValueError, match=r"V must be torch\.float32"):
         FusedOperator(x, Matern32(), Hyperparameters.ones(2)).matmul(x.double())
     with pytest.raises(ValueError, match="operator must be one of"):
         operator_class("sparse")

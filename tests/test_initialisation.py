@@ -1,12 +1,27 @@
-"""The neighbourhood heuristic."""
+"""The neighbourhood heuristic, alone and in the estimator: shown, interrupted, kept in a checkpoint."""
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
+from tqdm.auto import tqdm
 
+import warmgp.initialisation
 from gp_truth import toy
-from warmgp import Cholesky, DenseOperator, Exact, Hyperparameters, TrainingOptions
+from warmgp import (
+    Cholesky,
+    ConjugateGradients,
+    DenseOperator,
+    Exact,
+    GPRegressor,
+    Hyperparameters,
+    TrainingOptions,
+)
 from warmgp.initialisation import subset_heuristic
 from warmgp.kernels import get_kernel
 from warmgp.training import train_only
@@ -55,3 +70,105 @@ def test_shared_length_scale_and_checks() -> None:
     assert found.length_scales.shape == (1,)
     with pytest.raises(ValueError, match="n_neighbours"):
         subset_heuristic(x, y, KERNEL, generator=generator, n_neighbours=1)
+
+
+# -- in the estimator ------------------------------------------------------------------------------------------------
+SETTINGS = {"init": "subset", "solver": "cg", "n_steps": 3, "n_features": 100, "n_probes": 6, "random_state": 0}
+
+
+def data(n: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    x, y = toy(n)
+    return x.numpy(), y.numpy()
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three steps on each neighbourhood instead of a hundred."""
+    monkeypatch.setattr("warmgp.regressor.N_STEPS", 3)
+    monkeypatch.setattr("warmgp.regressor.subset_heuristic", functools.partial(subset_heuristic, n_steps=3))
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, neighbourhood: int) -> list[int]:
+    """Ctrl-C in the training of that neighbourhood (from 1); returns a list that grows with every one begun."""
+    begun: list[int] = []
+
+    def cut(*arguments, callbacks=(), **options):  # type: ignore[no-untyped-def]
+        begun.append(1)
+
+        def press(record, state):  # type: ignore[no-untyped-def]
+            if record.step == 1 and len(begun) == neighbourhood:
+                raise KeyboardInterrupt
+
+        return train_only(*arguments, callbacks=[*callbacks, press], **options)
+
+    monkeypatch.setattr(warmgp.initialisation, "train_only", cut)
+    return begun
+
+
+def test_progress_is_shown(short: None, capsys: pytest.CaptureFixture[str]) -> None:
+    GPRegressor(verbose=True, **SETTINGS).fit(*data())
+    shown = capsys.readouterr().err
+    assert "initialising" in shown and "30/30" in shown and "neighbourhood 10 of 10" in shown
+    assert shown.index("30/30") < shown.index("training")
+    GPRegressor(verbose=True, **SETTINGS).fit(*data(4))
+    assert "12/12" in capsys.readouterr().err  # no more neighbourhoods than points
+    GPRegressor(**SETTINGS).fit(*data())
+    assert capsys.readouterr().err == ""
+
+
+def test_what_it_took_is_in_the_plan(short: None, tmp_path: Path) -> None:
+    model = GPRegressor(**SETTINGS).fit(*data())
+    assert "Started from 10 neighbourhoods of 60 points, trained exactly in" in str(model.plan_)
+    model.save(tmp_path / "m")
+    assert str(GPRegressor.load(tmp_path / "m").plan_) == str(model.plan_)
+    assert "neighbourhoods" not in str(GPRegressor(**{**SETTINGS, "init": "ones"}).fit(*data()).plan_)
+
+
+@pytest.mark.parametrize("neighbourhood", [1, 4])
+def test_an_interrupt_leaves_everything_as_it_was(
+    neighbourhood: int,
+    short: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As in training: an interrupt before anything is solved ends fit; nothing is half fitted, no file is there."""
+    X, y = data()
+    whole = GPRegressor(**SETTINGS).fit(X, y)
+    model = GPRegressor(verbose=True, checkpoint=tmp_path / "c", **SETTINGS)
+    with monkeypatch.context() as patch:
+        begun = interrupt(patch, neighbourhood)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+        assert len(begun) == neighbourhood
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+        assert list(tmp_path.iterdir()) == [] and len(tqdm._instances) == 0  # the bar is closed
+        refitted = GPRegressor(**SETTINGS).set_params(init="ones").fit(X, y)
+        before = refitted.predict(X)
+        begun.clear()
+        with pytest.raises(KeyboardInterrupt):
+            refitted.set_params(init="subset").fit(X[:, :1], y)
+        np.testing.assert_array_equal(refitted.predict(X), before)
+    np.testing.assert_array_equal(model.fit(X, y).predict(X), whole.predict(X))
+
+
+def test_a_finished_initialisation_is_kept_before_the_first_step(
+    short: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted in the very first solve, a resume begins with that solve and ends with the same bits."""
+    X, y = data()
+    whole = GPRegressor(**SETTINGS).fit(X, y)
+    settings = {**SETTINGS, "checkpoint": tmp_path / "c"}
+    with monkeypatch.context() as patch:
+        patch.setattr(ConjugateGradients, "solve", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            GPRegressor(**settings).fit(X, y)
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+    monkeypatch.setattr("warmgp.regressor.subset_heuristic", lambda *_, **__: pytest.fail("done already"))
+    resumed = GPRegressor(**settings).fit(X, y)
+    assert [h.step for h in resumed.history_] == [0, 1, 2]
+    assert resumed.history_[0].noise_scale == whole.history_[0].noise_scale
+    assert resumed.hyperparameters_.equals(whole.hyperparameters_)
+    np.testing.assert_array_equal(resumed.predict(X, return_std=True), whole.predict(X, return_std=True))
+    assert "Started from 10 neighbourhoods" in str(resumed.plan_)

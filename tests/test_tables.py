@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from warmgp.tables import CHUNK_ROWS, FORMATS, TableError, TableWriter, feature_chunks, open_table, resolve
+from warmgp.columns import feature_chunks, resolve
+from warmgp.tables import CHUNK_ROWS, FORMATS, TableError, TableWriter, open_table
 
 
 def frame(n: int = 57) -> pd.DataFrame:

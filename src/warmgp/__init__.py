@@ -4,12 +4,14 @@
 estimator and ``train``.
 """
 
+from warmgp.callbacks import CSVLog, EarlyStopping, JSONLines, TensorBoard
+from warmgp.convergence import ConvergenceWarning
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
 from warmgp.operators import ChunkedOperator, DenseOperator, KernelOperator
 from warmgp.posterior import Posterior
-from warmgp.regressor import ConvergenceWarning, GPRegressor
+from warmgp.regressor import GPRegressor
 from warmgp.solvers import (
     AlternatingProjections,
     Cholesky,
@@ -26,15 +28,18 @@ __version__ = "0.1.0"
 __all__ = [
     "RBF",
     "AlternatingProjections",
+    "CSVLog",
     "Cholesky",
     "ChunkedOperator",
     "ConjugateGradients",
     "ConvergenceWarning",
     "DenseOperator",
+    "EarlyStopping",
     "Exact",
     "GPRegressor",
     "GradientEstimator",
     "Hyperparameters",
+    "JSONLines",
     "Kernel",
     "KernelOperator",
     "Matern12",
@@ -48,6 +53,7 @@ __all__ = [
     "StepRecord",
     "StochasticGradientDescent",
     "StoppingRule",
+    "TensorBoard",
     "TrainingOptions",
     "TrainingResult",
     "TrainingState",

@@ -1,4 +1,4 @@
-"""At the border: numpy in, numpy out; tensor in, tensor out on the same device."""
+"""At the border: numpy in, numpy out; tensor in, tensor out on the same device; what is no number, refused by name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import column_or_1d, validate_data
+
+FloatArray = NDArray[np.float64]
+
+NO_NUMBERS = {"c": "Complex data", "M": "Dates", "m": "Time spans"}
+"""Kinds of numpy dtypes that convert to float64 and lose their meaning on the way."""
 
 
 def to_numpy(values: Any) -> Any:
@@ -21,3 +28,118 @@ def like(values: Any, result: np.ndarray) -> Any:
         dtype = values.dtype if values.dtype.is_floating_point else torch.float64
         return torch.as_tensor(result).to(device=values.device, dtype=dtype)
     return result
+
+
+def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1, name: str = "X") -> FloatArray:
+    """Inputs as a finite float64 array of (n, d), in one memory layout: the same numbers give the same bits.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Its ``n_features_in_`` and ``feature_names_in_`` are set with ``reset``, and held against X without.
+    X : array, tensor or data frame
+    least : int
+        Rows that are needed.
+    name : str
+        What to call X in an error.
+    """
+    X = to_numpy(X)
+    for column, dtype in _dtypes(X):
+        _check_kind(f"{name}{column}", dtype)
+    try:
+        inputs = validate_data(
+            estimator, X, reset=reset, dtype=np.float64, order="C", ensure_min_samples=least, ensure_all_finite=False
+        )
+    except (ValueError, TypeError) as error:
+        text = _first_text(X)
+        if text is None:
+            raise
+        raise type(error)(f"{name}{text} is not numbers ({error}): {_TO_NUMBERS}") from error
+    bad = ~np.isfinite(inputs)
+    if bad.any():
+        names = getattr(X, "columns", range(inputs.shape[1]))
+        row, column = divmod(int(bad.argmax()), inputs.shape[1])
+        raise ValueError(_not_finite(name, bad, inputs[row, column], f"row {row}, column {list(names)[column]!r}"))
+    return np.asarray(inputs)
+
+
+def check_targets(y: Any, n: int, name: str = "y") -> FloatArray:
+    """Targets as a finite float64 array of (n,); one column of (n, 1) is taken with scikit-learn's warning."""
+    if y is None:
+        raise ValueError(f"GPRegressor requires {name} to be passed, but the target {name} is None")
+    y = to_numpy(y)
+    try:
+        y = y if hasattr(y, "shape") else np.asarray(y)
+    except ValueError as error:
+        raise ValueError(f"{name} must be one column of shape ({n},): {error}") from error
+    shape = tuple(y.shape)
+    _check_kind(name, getattr(y, "dtype", None))
+    if len(shape) > 1 and shape[1:] != (1,):
+        raise ValueError(
+            f"{name} must be one column of shape ({n},), got shape {shape}: fit one model per column, for example with "
+            f"sklearn.multioutput.MultiOutputRegressor(GPRegressor())"
+        )
+    targets = column_or_1d(y, warn=True)
+    if len(targets) != n:
+        raise ValueError(
+            f"inconsistent numbers of rows: X has {n} and {name} has {len(targets)}: give one target for each row"
+        )
+    try:
+        values = np.ascontiguousarray(targets, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name} is not numbers ({error}): {_TO_NUMBERS}") from error
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(_not_finite(name, bad, values[row], f"row {row}"))
+    return values
+
+
+def check_validation(estimator: Any, validation: Any) -> tuple[FloatArray, FloatArray]:
+    """Held-out inputs and targets, checked against what the estimator was given to fit."""
+    if not isinstance(validation, tuple | list) or len(validation) != 2:
+        raise ValueError(f"validation must be a pair (X, y) of held-out rows, got {type(validation).__name__}")
+    X = check_inputs(estimator, validation[0], name="validation X")
+    return X, check_targets(validation[1], len(X), name="validation y")
+
+
+_TO_NUMBERS = "turn it into numbers or leave it out"
+
+
+def _check_kind(name: str, dtype: Any) -> None:
+    kind = NO_NUMBERS.get(getattr(dtype, "kind", ""))
+    if hasattr(dtype, "is_temporal") and dtype.is_temporal():  # polars
+        kind = "Dates"
+    if kind is not None:
+        raise ValueError(f"{kind} not supported: {name} has dtype {dtype}: {_TO_NUMBERS}")
+
+
+def _not_finite(name: str, bad: NDArray[np.bool_], value: float, where: str) -> str:
+    more = f" (and in {int(bad.sum()) - 1} more cells)" if bad.sum() > 1 else ""
+    what = "NaN" if np.isnan(value) else "infinity"
+    return f"{name} contains {what} in {where}, counted from 0{more}: fill in or leave out such rows"
+
+
+def _dtypes(X: Any) -> list[tuple[str, Any]]:
+    """(which column, dtype) of a data frame; one dtype for all of an array."""
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        return [(f", column {column!r},", dtype) for column, dtype in zip(X.columns, X.dtypes, strict=False)]
+    return [("", getattr(X, "dtype", None))]
+
+
+def _first_text(X: Any) -> str | None:
+    """The first column that is not numbers, where that is what is wrong with X."""
+    if hasattr(X, "columns"):
+        columns = {name: X[name] for name in X.columns}
+    else:
+        try:
+            table = np.asarray(X, dtype=object)
+        except ValueError:  # rows of different lengths, which scikit-learn has said
+            return None
+        columns = dict(enumerate(table.T)) if table.ndim == 2 else {}
+    for name, column in columns.items():
+        try:
+            np.asarray(column, dtype=np.float64)
+        except (ValueError, TypeError):
+            return f", column {name!r},"
+    return None

@@ -1,16 +1,26 @@
-"""Callbacks that people ask for: stop early on held-out data, log every step to a file.
+"""Callbacks that people ask for: stop early on held-out data, log every step to a file or to TensorBoard.
 
 A callback is anything callable with (record, state) after each step; returning True ends training after it.
+
+A log is the log of one training: step 0 begins it anew, and a training that goes on from a checkpoint goes on with it,
+taking the place of the steps that were logged after the checkpoint was written. So each step stands there once, however
+often training was killed.
 """
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
+import itertools
 import json
 import math
 import os
+from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Any
 
+from warmgp.paths import check_writable
 from warmgp.training import StepRecord, TrainingState
 
 
@@ -33,7 +43,6 @@ class EarlyStopping:
         if patience < 1 or min_delta < 0:
             raise ValueError(f"patience must be at least 1 and min_delta at least 0, got {patience} and {min_delta}")
         self.metric, self.patience, self.min_delta = metric, patience, min_delta
-        self._best, self._since = math.inf, 0
 
     def __call__(self, record: StepRecord, state: TrainingState) -> bool:
         if self.metric not in record.metrics:
@@ -41,24 +50,203 @@ class EarlyStopping:
                 f"EarlyStopping needs the held-out {self.metric}: call fit(X, y, validation=(X_val, y_val))"
                 + (' with gradient="pathwise"' if self.metric == "llh" else "")
             )
-        if record.step == 0:  # a new training
-            self._best, self._since = math.inf, 0
-        loss = record.metrics[self.metric] * (1 if self.metric == "rmse" else -1)
-        if loss < self._best - self.min_delta:
-            self._best, self._since = loss, 0
-        else:
-            self._since += 1
-        return self._since >= self.patience
+        sign = 1 if self.metric == "rmse" else -1
+        best, since = math.inf, 0
+        for metrics in (step.metrics for step in state.history):  # so that a resumed training stops where it would have
+            if self.metric in metrics:
+                loss = sign * metrics[self.metric]
+                best, since = (loss, 0) if loss < best - self.min_delta else (best, since + 1)
+        return since >= self.patience
 
 
-class JSONLines:
-    """Append every step's record to a file, one JSON object a line, at once: ``tail -f`` shows training."""
+class _LineLog(ABC):
+    """A text file with one line for each step, written at once: ``tail -f`` shows training, and a kill loses nothing.
+
+    Parameters
+    ----------
+    path : path
+        The log. A file that is there already must be such a log.
+    """
+
+    _begins: bytes
+    """How the file begins, by which it is known."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        if not self.path.parent.is_dir():
-            raise FileNotFoundError(f"cannot log to {self.path}: the folder {self.path.parent} does not exist")
+        check_writable(self.path)
+        self._whole_lines()  # or refuse at once what is no log
+        self._next: int | None = None
 
     def __call__(self, record: StepRecord, state: TrainingState) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(dataclasses.asdict(record)) + "\n")
+        head = self._begin(record) if record.step != self._next else ""
+        with self.path.open("ab", buffering=0) as file:
+            file.write((head + self._line(record)).encode())
+        self._next = record.step + 1
+
+    def _begin(self, record: StepRecord) -> str:
+        """Cut the file before the first line of this step or a later one; the heading, if there is none before it."""
+        lines = self._whole_lines() if record.step else []
+        head = self._head(record)
+        if lines and head and lines[0][0] != head.encode():
+            raise ValueError(f"{self.path} is the log of another training, with other columns: give another path")
+        earlier = itertools.takewhile(lambda line: line[1] < record.step, lines)
+        kept = sum(len(line) for line, _ in earlier)
+        if self.path.exists():
+            os.truncate(self.path, kept)
+        return head if kept == 0 else ""
+
+    def _whole_lines(self) -> list[tuple[bytes, int]]:
+        """(line, its step) of every line but the last, where a kill has left it incomplete."""
+        found: list[tuple[bytes, int]] = []
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                for line in file:
+                    try:
+                        if not found and line[: len(self._begins)] != self._begins[: len(line)]:
+                            raise ValueError("another heading")
+                        if line.endswith(b"\n"):
+                            found.append((line, self._step(line.decode(), len(found))))
+                    except (ValueError, KeyError, TypeError) as error:
+                        told = f"{self.path} is there, and is no log of a {type(self).__name__}: give another path"
+                        raise ValueError(told) from error
+        return found
+
+    def _head(self, record: StepRecord) -> str:
+        """The heading of the file."""
+        return ""
+
+    @abstractmethod
+    def _line(self, record: StepRecord) -> str:
+        """The record as one line."""
+
+    @abstractmethod
+    def _step(self, line: str, number: int) -> int:
+        """The step of the line of that number, -1 for the heading; raises for what this log has not written."""
+
+
+class JSONLines(_LineLog):
+    """Log every step's record to a file, one JSON object a line.
+
+    Parameters
+    ----------
+    path : path
+        The log. A file that is there already must be such a log.
+    """
+
+    _begins = b'{"step": '
+
+    def _line(self, record: StepRecord) -> str:
+        return json.dumps(dataclasses.asdict(record)) + "\n"
+
+    def _step(self, line: str, number: int) -> int:
+        return int(json.loads(line)["step"])
+
+
+class CSVLog(_LineLog):
+    """Log every step's record to a CSV file, one row a step under a header.
+
+    The columns are those of :class:`warmgp.StepRecord`, with one ``length_scale_j`` for each length scale, and ``rmse``
+    and ``llh`` for the held-out metrics; what a step does not have is blank. Numbers read back to the same bits.
+
+    Parameters
+    ----------
+    path : path
+        The log. A file that is there already must be such a log.
+    """
+
+    _begins = b"step,noise_scale,"
+
+    def _head(self, record: StepRecord) -> str:
+        return _csv_line(_row(record))
+
+    def _line(self, record: StepRecord) -> str:
+        return _csv_line(_row(record).values())
+
+    def _step(self, line: str, number: int) -> int:
+        return int(line.split(",", 1)[0]) if number else -1
+
+
+def _row(record: StepRecord) -> dict[str, Any]:
+    """A record as one flat row."""
+    row: dict[str, Any] = {}
+    for name, value in dataclasses.asdict(record).items():
+        if name == "length_scales":
+            row |= {f"length_scale_{j}": length for j, length in enumerate(value)}
+        elif name == "metrics":
+            row |= {metric: value.get(metric) for metric in ("rmse", "llh")}
+        else:
+            row[name] = "; ".join(value) if name == "notes" else value
+    return row
+
+
+def _csv_line(cells: Any) -> str:
+    """One line of CSV."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(
+        " ".join(cell.split()) if isinstance(cell, str) else cell for cell in cells
+    )
+    return line.getvalue()
+
+
+class TensorBoard:
+    """Log hyperparameters, work, residuals, times and held-out metrics of every step for TensorBoard.
+
+    Needs the package tensorboard (``pip install tensorboard``); look at the log with ``tensorboard --logdir log_dir``.
+
+    Parameters
+    ----------
+    log_dir : path
+        The folder for the event files; made if missing.
+    """
+
+    def __init__(self, log_dir: str | os.PathLike[str]) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                "TensorBoard needs the package tensorboard, which cannot be imported: pip install tensorboard"
+            ) from error
+        self.log_dir = Path(log_dir)
+        self._writer: Any = None
+        self._next: int | None = None
+
+    def __call__(self, record: StepRecord, state: TrainingState) -> None:
+        if record.step != self._next:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.close()
+            # what was logged of this step and later ones, before a kill or in a training before, is no longer shown
+            self._writer = SummaryWriter(str(self.log_dir), purge_step=record.step)
+        for name, value in _scalars(record).items():
+            self._writer.add_scalar(name, value, record.step)
+        self._writer.flush()
+        self._next = record.step + 1
+
+    def close(self) -> None:
+        """Close the event file. Every step is flushed as it comes, so that nothing is lost without it."""
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = self._next = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles of an estimator hold no open file."""
+        return {**vars(self), "_writer": None, "_next": None}
+
+
+def _scalars(record: StepRecord) -> dict[str, float]:
+    """The numbers of a record, by TensorBoard's names: group/name."""
+    scalars: dict[str, float] = {
+        "hyperparameters/noise_scale": record.noise_scale,
+        "hyperparameters/signal_scale": record.signal_scale,
+        **{f"hyperparameters/length_scale_{j}": length for j, length in enumerate(record.length_scales)},
+        "solver/iterations": record.iterations,
+        "solver/epochs": record.epochs,
+        "solver/residual_mean": record.residual_mean,
+        "solver/residual_probes": record.residual_probes,
+        "seconds/solver": record.solver_seconds,
+        "seconds/step": record.step_seconds,
+        **{f"held_out/{name}": value for name, value in record.metrics.items()},
+    }
+    if record.log_marginal_likelihood is not None:
+        scalars["log_marginal_likelihood"] = record.log_marginal_likelihood
+    return scalars

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from warmgp.paths import check_writable
 from warmgp.persistence import read_checkpoint, write_checkpoint
 from warmgp.planner import Plan
 from warmgp.training import StepRecord, TrainingState
@@ -43,8 +44,7 @@ class CheckpointKeeper:
     def resume(self, plan: Plan) -> tuple[TrainingState | None, Plan]:
         """The saved state and plan, with the generator set to that moment; (None, plan) where there is no file."""
         if not self.path.exists():
-            if not self.path.parent.is_dir():
-                raise FileNotFoundError(f"checkpoint={str(self.path)!r}: the folder {self.path.parent} does not exist")
+            check_writable(self.path)
             return None, plan
         state, random, plan = read_checkpoint(self.path, self.mark, solver=plan.solver, device=plan.device)
         self.generator.set_state(random)

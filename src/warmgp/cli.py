@@ -6,9 +6,10 @@ Exit codes: 0 done; 1 a failure while running; 2 wrong usage or input; 130 inter
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,10 +22,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table as Grid
 
 from warmgp import demo as demonstration
-from warmgp import tables
-from warmgp.persistence import FileError
-from warmgp.regressor import ConvergenceWarning, GPRegressor
-from warmgp.tables import Table, TableError, TableWriter, check_column, check_writable, feature_chunks, open_table
+from warmgp.columns import UsageError, feature_chunks, one_target, resolve, training_table
+from warmgp.convergence import ConvergenceWarning
+from warmgp.paths import check_writable
+from warmgp.regressor import GPRegressor
+from warmgp.tables import TableError, TableWriter, open_table
 
 FloatArray = NDArray[np.float64]
 
@@ -42,15 +44,11 @@ DeviceOption = Annotated[str, typer.Option(help='"auto", "cpu", "cuda", …')]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="no progress bar")]
 
 
-class UsageError(ValueError):
-    """Options that do not go together, or an option's value that makes no sense."""
-
-
 # -- commands --------------------------------------------------------------------------------------------------------
 @app.command()
 def fit(
     data: DataArgument,
-    target: Annotated[str, typer.Option(help="column to predict")],
+    target: Annotated[list[str], typer.Option(metavar="COL", help="column to predict")],
     out: Annotated[Path, typer.Option(help="model file to write")],
     drop: Annotated[list[str] | None, typer.Option(metavar="COL", help="column to leave out (repeatable)")] = None,
     one_hot: Annotated[list[str] | None, typer.Option(metavar="COL", help="text column to encode (repeatable)")] = None,
@@ -65,6 +63,7 @@ def fit(
     max_epochs: Annotated[str, typer.Option(help="budget of a solve in epochs, none, or auto")] = "auto",
     n_steps: Annotated[str, typer.Option(help="Adam steps, or auto")] = "auto",
     learning_rate: Annotated[str, typer.Option(help="of Adam, or auto")] = "auto",
+    init: Annotated[str, typer.Option(help="where to start: ones, subset or auto")] = "auto",
     noise_floor: Annotated[float, typer.Option(help="least noise scale, in standardised units")] = 1e-4,
     dtype: Annotated[str, typer.Option(help="auto, float32 or float64")] = "auto",
     device: DeviceOption = "auto",
@@ -89,6 +88,7 @@ def fit(
         max_epochs=_number("--max-epochs", max_epochs, float, none=True),
         n_steps=_number("--n-steps", n_steps, int),
         learning_rate=_number("--learning-rate", learning_rate, float),
+        init=init,
         noise_floor=noise_floor,
         dtype=dtype,
         device=device,
@@ -99,15 +99,20 @@ def fit(
     )
     if not 0 <= seed < 2**32:
         raise UsageError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
+    _check_settings(model)
     if test_fraction is not None and not 0 < test_fraction < 1:
         raise UsageError(f"--test-fraction must be between 0 and 1, got {test_fraction:g}")
     check_writable(out)
     _check_checkpoint(checkpoint, resume)
     _check_apart({"DATA": data, "--out": out, "--checkpoint": checkpoint})
-    X, y = training_table(open_table(data), target, drop or [], one_hot or [])
+    table = open_table(data)
+    name = one_target(table, target)
+    X, y = training_table(table, name, drop or [], one_hot or [])
     train, test = split(len(y), test_fraction, seed)
     if np.ptp(y[train]) == 0:
-        raise TableError(f"the target {target!r} of {data} is constant ({y[train][0]:g}): there is nothing to learn")
+        raise TableError(
+            f"the target {name!r} of {data} is constant ({y[train][0]:g}): nothing to learn, check --target"
+        )
     model.fit(X.iloc[train], y[train])
     model.save(out)
     console = Console()
@@ -131,7 +136,7 @@ def predict(
     """Predict every row of a table, in chunks; the output appears when it is whole."""
     _check_apart({"MODEL": model, "DATA": data, "--out": out})
     writer = TableWriter(out)
-    fitted = _load(model, device)
+    fitted = GPRegressor.load(model, device)
     if not 0 <= samples <= fitted._posterior.n_samples:
         raise UsageError(
             f"--samples must be between 0 and the {fitted._posterior.n_samples} functions of {model}, got {samples}: "
@@ -139,7 +144,7 @@ def predict(
         )
     table = open_table(data)
     names = feature_names(fitted)
-    tables.resolve(names, table)
+    resolve(names, table)
     rows = 0
     with writer, _bar(quiet) as bar:
         task = bar.add_task("predicting", total=1.0, rows="0 rows")
@@ -156,21 +161,21 @@ def predict(
 def score(
     model: ModelArgument,
     data: DataArgument,
-    target: Annotated[str, typer.Option(help="column that holds the truth")],
+    target: Annotated[list[str], typer.Option(metavar="COL", help="column that holds the truth")],
     device: DeviceOption = "auto",
     quiet: QuietOption = False,
 ) -> None:
     """Compare predictions with a table's true values, in the units of the target."""
-    fitted = _load(model, device)
+    fitted = GPRegressor.load(model, device)
     table = open_table(data)
-    check_column(table, target, "--target")
+    name = one_target(table, target)
     names = feature_names(fitted)
-    tables.resolve(names, table)
+    resolve(names, table)
     parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
     with _bar(quiet) as bar:
         task = bar.add_task("predicting", total=1.0, rows="")
-        for X, others in feature_chunks(table, names, [target]):
-            parts.append((others[target], *_predict(fitted, X, return_std=True)))
+        for X, others in feature_chunks(table, names, [name]):
+            parts.append((others[name], *_predict(fitted, X, return_std=True)))
             bar.update(task, completed=table.fraction)
         bar.update(task, completed=1.0)
     truth, mean, spread = (np.concatenate(values) for values in zip(*parts, strict=True))
@@ -180,7 +185,7 @@ def score(
 @app.command()
 def info(model: ModelArgument) -> None:
     """Say what a model file holds."""
-    fitted = _load(model, "cpu")
+    fitted = GPRegressor.load(model, "cpu")
     theta, scaler, history = fitted.hyperparameters_, fitted._scaler, fitted.history_
     x = fitted._posterior.x
     rows: dict[str, str] = {
@@ -222,51 +227,6 @@ def demo(
 
 
 # -- what the commands are made of -----------------------------------------------------------------------------------
-def training_table(
-    table: Table, target: str, drop: Sequence[str], one_hot: Sequence[str]
-) -> tuple[pd.DataFrame, FloatArray]:
-    """Features as a float64 DataFrame, in the order of the file, and the target; refuses what is no number."""
-    check_column(table, target, "--target")
-    for option, names in (("--drop", drop), ("--one-hot", one_hot)):
-        for name in names:
-            check_column(table, name, option)
-            if name == target:
-                raise UsageError(f"{option} {name}: that is the target")
-    both = [name for name in one_hot if name in drop]
-    if both:
-        raise UsageError(f"--drop and --one-hot both name {tables.quoted(both)}: choose one")
-    names = [name for name in table.columns if name != target and name not in drop]
-    if not names:
-        raise TableError(f"{table.path} has no column left to learn from besides the target {target!r}")
-    unnamed = [name for name in names if name.startswith("Unnamed: ")]
-    if unnamed:
-        raise TableError(f"a column of {table.path} has no name: name it, or leave it out: --drop {unnamed[0]!r}")
-    frame = table.read([*names, target], one_hot)
-    texts = {
-        name: cell for name in names if name not in one_hot and (cell := tables.text_cell(frame[name])) is not None
-    }
-    if texts:
-        told = ", ".join(f"{name!r} ({cell[:40]!r})" for name, cell in texts.items())
-        first = next(iter(texts))
-        raise TableError(f"not numbers in {table.path}: {told}. Use --drop {first!r} or --one-hot {first!r}, and so on")
-    y = tables.numeric(frame[target], table.path, remedy="correct it or leave the row out")
-    made: dict[str, FloatArray] = {}
-    for name in names:
-        if name not in one_hot:
-            made[name] = tables.numeric(
-                frame[name], table.path, remedy=f"correct it, leave the row out, or --drop {name!r}"
-            )
-            continue
-        known = tables.categories(frame[name], table.path)
-        for value in known:  # predict knows no more than the names
-            if tables.resolve([f"{name}={value}"], table) != ([], {name: [value]}):
-                raise TableError(
-                    f"--one-hot {name}: '{name}={value}' reads as another column of {table.path}: rename one"
-                )
-        made |= tables.indicators(frame[name], known, table.path)
-    return pd.DataFrame(made), y
-
-
 def split(n: int, fraction: float | None, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """(training rows, held-out rows) in the order of the table; none are held out without a fraction."""
     if fraction is None:
@@ -314,11 +274,13 @@ def _columns(model: GPRegressor, X: pd.DataFrame, std: bool, samples: int) -> di
     return made
 
 
-def _load(path: Path, device: str) -> GPRegressor:
+def _check_settings(model: GPRegressor) -> None:
+    """Refuse wrong options by their name here, before a table is read."""
     try:
-        return GPRegressor.load(path, device=device)
-    except (KeyError, TypeError) as error:
-        raise FileError(f"{path} is not a model of this version of warmgp: it lacks {error}") from error
+        model._check_settings()
+    except ValueError as error:
+        named = "|".join(model.get_params())
+        raise UsageError(re.sub(rf"^({named})\b", lambda m: f"--{m[1].replace('_', '-')}", str(error))) from error
 
 
 def _number(option: str, text: str, kind: Callable[[str], Any], none: bool = False) -> Any:
@@ -387,7 +349,7 @@ def _fail(error: Exception) -> int:
         else:
             _say("error", f"{error.format_message()} (see warmgp --help)")
         return 2
-    wrong_input = isinstance(error, ValueError | FileNotFoundError | IsADirectoryError)
+    wrong_input = isinstance(error, ValueError | FileNotFoundError | IsADirectoryError | PermissionError)
     expected = wrong_input or isinstance(error, OSError | MemoryError | RuntimeError)
     text = str(error) or ("out of memory: try --solver ap, or fewer rows" if isinstance(error, MemoryError) else "")
     _say("error", text if expected and text else f"{type(error).__name__}: {text}")

@@ -14,6 +14,9 @@ from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers import Cholesky
 from warmgp.training import Callback, TrainingOptions, train_only
 
+N_CENTROIDS = 10
+N_STEPS = 100
+
 
 def subset_heuristic(
     x: Tensor,
@@ -23,8 +26,8 @@ def subset_heuristic(
     generator: torch.Generator,
     ard: bool = True,
     n_neighbours: int = 10_000,
-    n_centroids: int = 10,
-    n_steps: int = 100,
+    n_centroids: int = N_CENTROIDS,
+    n_steps: int = N_STEPS,
     learning_rate: float = 0.1,
     noise_floor: float = 0.0,
     callbacks: Sequence[Callback] = (),

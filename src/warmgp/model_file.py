@@ -98,8 +98,23 @@ def load(
     solver: Solver | None = None,
 ) -> GPRegressor:
     """Read a model onto a device, ready to predict."""
-    tensors, content = persistence.read(path, "model")
     place = resolve_device(device)
+    tensors, content = persistence.read(path, "model")
+    try:
+        return _restore(cls, tensors, content, place, solver)
+    except (KeyError, TypeError) as error:
+        raise persistence.FileError(
+            f"{path} is not a model of this version of warmgp, fit it again: it lacks {error}"
+        ) from error
+
+
+def _restore(
+    cls: type[GPRegressor],
+    tensors: dict[str, torch.Tensor],
+    content: Mapping[str, Any],
+    place: torch.device,
+    solver: Solver | None,
+) -> GPRegressor:
     model = cls(**settings_from_json(content["settings"]))
     model.plan_ = persistence.plan_from_json(content["plan"], solver=solver, device=place)
     scaling = {name: tensors.pop(name).numpy() for name in ("x_mean", "x_scale", "y_scaling")}

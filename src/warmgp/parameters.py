@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.solvers.base import check_count
@@ -23,6 +25,16 @@ def check_parameters(values: Mapping[str, Any]) -> None:
     init = values["init"]
     if not isinstance(init, Hyperparameters) and not (isinstance(init, str) and init in ("auto", "ones", "subset")):
         raise ValueError(f'init must be "auto", "ones", "subset" or Hyperparameters, got {init!r}')
+    checkpoint = values["checkpoint"]
+    if checkpoint is not None and not isinstance(checkpoint, str | os.PathLike):
+        raise ValueError(f"checkpoint must be a path or None, got {checkpoint!r}")
+    seed = values["random_state"]
+    try:
+        check_random_state(seed)
+    except ValueError as error:
+        raise ValueError(
+            f"random_state must be None, a RandomState or an integer from 0 to 2**32 - 1, got {seed!r}"
+        ) from error
     callbacks = values["callbacks"]
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise ValueError(f"callbacks must be a sequence of callables, got {callbacks!r}")

@@ -27,6 +27,7 @@ from warmgp.features import FeaturePrior
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, PathwiseDraw, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
+from warmgp.paths import check_readable, check_writable
 from warmgp.planner import Plan
 from warmgp.posterior import Posterior
 from warmgp.solvers import SOLVERS, Solver, StoppingRule
@@ -47,8 +48,7 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor]
     from warmgp import __version__
 
     path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
+    check_writable(path)
     metadata = {
         "format": "warmgp",
         "format_version": str(FORMAT_VERSION),
@@ -73,15 +73,14 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor]
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and content of a file of that kind, on the CPU; raises FileError for anything else."""
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no such file: {path}")
+    check_readable(path)
     try:
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, ValueError, OSError) as error:
         raise FileError(
-            f"{path} is not a whole warmgp file (damaged, cut short, or another format): {error}"
+            f"{path} is not a whole warmgp file (damaged, cut short, or another format): give one that is. {error}"
         ) from error
     if metadata.get("format") != "warmgp":
         raise FileError(f"{path} is a safetensors file, but not one of warmgp")

@@ -1,4 +1,4 @@
-"""A bar that shows where training is: step, noise, residuals, epochs used, time left."""
+"""Bars that show where training is: step, noise, residuals, epochs used, time left."""
 
 from __future__ import annotations
 
@@ -17,16 +17,30 @@ class ProgressBar:
         self._epochs = 0.0
 
     def __call__(self, record: StepRecord, state: TrainingState) -> None:
-        self._epochs += record.epochs
-        self._bar.set_postfix_str(
-            f"noise {record.noise_scale:.4g}, residuals {record.residual_mean:.2g}/{record.residual_probes:.2g}, "
-            f"{self._epochs:.0f} epochs",
-            refresh=False,
-        )
+        self._bar.set_postfix_str(self._told(record), refresh=False)
         self._bar.update()
+
+    def _told(self, record: StepRecord) -> str:
+        self._epochs += record.epochs
+        return (
+            f"noise {record.noise_scale:.4g}, residuals {record.residual_mean:.2g}/{record.residual_probes:.2g}, "
+            f"{self._epochs:.0f} epochs"
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
+
+
+class InitialisationBar(ProgressBar):
+    """The same for :func:`warmgp.initialisation.subset_heuristic`: one bar over the steps of all neighbourhoods."""
+
+    def __init__(self, n_neighbourhoods: int, n_steps: int) -> None:
+        super().__init__(n_neighbourhoods * n_steps, "initialising")
+        self._of, self._number = n_neighbourhoods, 0
+
+    def _told(self, record: StepRecord) -> str:
+        self._number += record.step == 0
+        return f"neighbourhood {self._number} of {self._of}, noise {record.noise_scale:.4g}"

@@ -4,42 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-import sklearn.exceptions
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_array, check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from warmgp import model_file
-from warmgp.arrays import like, to_numpy
+from warmgp.arrays import check_inputs, check_targets, check_validation, like, to_numpy
 from warmgp.checkpoint import CheckpointKeeper
+from warmgp.convergence import ConvergenceWarning, unsolved
 from warmgp.features import FeaturePrior
 from warmgp.gradient import Exact, Pathwise
 from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
-from warmgp.initialisation import subset_heuristic
+from warmgp.initialisation import N_CENTROIDS, N_STEPS, subset_heuristic
 from warmgp.kernels import Kernel, get_kernel
 from warmgp.operators import make_operator
 from warmgp.parameters import check_parameters, check_start
 from warmgp.planner import Plan, make_plan
 from warmgp.posterior import Posterior
-from warmgp.progress import ProgressBar
+from warmgp.progress import InitialisationBar, ProgressBar
 from warmgp.scaling import Standardizer
-from warmgp.solvers import Solver, SolveResult
+from warmgp.solvers import Solver
 from warmgp.solvers.base import check_count
 from warmgp.training import Callback, TrainingOptions, TrainingResult, initial_state, train
 
 FloatArray = NDArray[np.float64]
-
-
-class ConvergenceWarning(sklearn.exceptions.ConvergenceWarning):
-    """The final solve did not reach the tolerance."""
 
 
 class GPRegressor(RegressorMixin, BaseEstimator):
@@ -87,7 +85,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     callbacks : sequence of callables
         Called with (record, state) after every step; one that returns True ends training.
     verbose : bool
-        Show a progress bar.
+        Show progress bars, of the training and of a subset initialisation.
     random_state : int, RandomState or None
 
     Attributes
@@ -170,14 +168,23 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         With ``validation=(X, y)`` every record of ``history_`` has the held-out ``metrics`` "rmse" and, with the
         pathwise gradient, "llh", in standardised units; :class:`warmgp.callbacks.EarlyStopping` stops on them.
         """
-        kernel = get_kernel(self.kernel)
-        check_parameters(self.get_params(deep=False))
-        # one memory layout, so that the same numbers give the same bits whatever they came in
-        inputs, targets = validate_data(
-            self, to_numpy(X), to_numpy(y), dtype=np.float64, order="C", y_numeric=True, ensure_min_samples=2
-        )
-        targets = np.ascontiguousarray(targets, dtype=np.float64)
+        before = dict(vars(self))
+        try:
+            self._accept(*self._train(X, y, validation))
+        except BaseException:  # Ctrl-C included: a fit happens whole or changes nothing
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _train(
+        self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None
+    ) -> tuple[Plan, Standardizer, TrainingResult, torch.Tensor]:
+        """Check, plan, resume or initialise, train."""
+        kernel = self._check_settings()
+        inputs = check_inputs(self, X, reset=True, least=2)
         n, d = inputs.shape
+        targets = check_targets(y, n)
         check_start(self.init, d, self.ard)
         if np.ptp(targets) == 0:
             raise ValueError(f"y is constant ({targets[0]:g} in all {n} rows): there is nothing to learn")
@@ -185,34 +192,20 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         generator = torch.Generator()
         keeper = state = None
         if self.checkpoint is not None:
-            keeper = CheckpointKeeper(
-                self.checkpoint, self.checkpoint_every, model_file.fingerprint(self, inputs, targets), generator
-            )
+            mark = model_file.fingerprint(self, inputs, targets)
+            keeper = CheckpointKeeper(self.checkpoint, self.checkpoint_every, mark, generator)
             state, plan = keeper.resume(plan)
-        options = TrainingOptions(
-            plan.solver,
-            plan.gradient,
-            rule=plan.rule,
-            n_steps=plan.n_steps,
-            learning_rate=plan.learning_rate,
-            warm_start=self.solver_warm_start,
-            noise_floor=self.noise_floor,
-            n_features=plan.n_features,
-            n_samples=self.n_probes,
-        )
+        options = self._options(plan)
         scaler = Standardizer.fit(inputs, targets) if self.standardize else Standardizer.identity(d)
         x_tensor = torch.as_tensor(scaler.x(inputs)).to(device=plan.device, dtype=plan.dtype)
-        y_tensor = torch.as_tensor(scaler.y(targets)).to(device=plan.device, dtype=plan.dtype)
+        y_tensor = torch.as_tensor(scaler.y(targets)).to(x_tensor)
         held_out = None
         if validation is not None:
-            X_held, y_held = (to_numpy(part) for part in validation)
-            X_held = validate_data(self, X_held, reset=False, dtype=np.float64, order="C")
-            y_held = check_array(y_held, ensure_2d=False, dtype=np.float64, input_name="validation y")
-            check_consistent_length(X_held, y_held)
+            X_held, y_held = check_validation(self, validation)
             held_out = torch.as_tensor(scaler.x(X_held)).to(x_tensor), torch.as_tensor(scaler.y(y_held)).to(x_tensor)
         if state is None:
             generator.manual_seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
-            theta = self._initial(plan, x_tensor, y_tensor, kernel, generator)
+            theta, plan = self._initial(plan, x_tensor, y_tensor, kernel, generator)
         else:
             theta = state.theta
         operator = make_operator(plan.operator, x_tensor, kernel, theta)
@@ -226,20 +219,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             if self.verbose:
                 callbacks.append(stack.enter_context(ProgressBar(plan.n_steps, done=state.step)))
             result = train(
-                operator,
-                y_tensor,
-                options,
-                generator=generator,
-                state=state,
-                callbacks=callbacks,
-                validation=held_out,
+                operator, y_tensor, options, generator=generator, state=state, callbacks=callbacks, validation=held_out
             )
-        self.plan_ = plan
-        self._scaler = scaler
-        self._accept(result, y_tensor)
-        return self
+        return plan, scaler, result, y_tensor
 
-    def _accept(self, result: TrainingResult, y: torch.Tensor) -> None:
+    def _accept(self, plan: Plan, scaler: Standardizer, result: TrainingResult, y: torch.Tensor) -> None:
         """Publish what training found, and warn where the final solve fell short."""
         final = result.final
         if result.stopped_early.startswith("failed"):
@@ -248,6 +232,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        self.plan_ = plan
+        self._scaler = scaler
         self._posterior = result.posterior
         self.hyperparameters_ = result.theta
         self.history_ = list(result.history)
@@ -259,25 +245,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             v = result.posterior.solution[:, 0]
             self.log_marginal_likelihood_value_ = log_marginal_likelihood(y, v, factor)
         if not final.converged:
-            self._warn_unsolved(final)
-
-    def _warn_unsolved(self, final: SolveResult) -> None:
-        """Say how far the solve got and what would help."""
-        budget = self.plan_.rule.max_epochs
-        remedy = {
-            "budget": f"raise max_epochs (now {budget:g}) or n_steps" if budget else "",
-            "stagnated": 'use dtype="float64" or a higher noise_floor',
-            "diverged": 'use solver="ap" or a smaller learning rate of the solver',
-        }.get(final.stop_reason, "")
-        worst = max(final.residual_mean, final.residual_probes)
-        warnings.warn(
-            f"the final solve stopped ({final.stop_reason}) at relative residuals {final.residual_mean:.3g} (mean) "
-            f"and {final.residual_probes:.3g} (samples), above tol={self.plan_.rule.tol:g}. "
-            f"{'Do not trust the predictions' if worst > 0.1 else 'Predictions are less accurate than asked'}: "
-            f"{remedy}.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+            warnings.warn(unsolved(final, plan.rule), ConvergenceWarning, stacklevel=3)
 
     def _make_plan(self, n: int) -> Plan:
         return make_plan(
@@ -296,22 +264,51 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             memory_budget=self.memory_budget,
         )
 
+    def _options(self, plan: Plan) -> TrainingOptions:
+        return TrainingOptions(
+            plan.solver,
+            plan.gradient,
+            rule=plan.rule,
+            n_steps=plan.n_steps,
+            learning_rate=plan.learning_rate,
+            warm_start=self.solver_warm_start,
+            noise_floor=self.noise_floor,
+            n_features=plan.n_features,
+            n_samples=self.n_probes,
+        )
+
+    def _check_settings(self) -> Kernel:
+        """Raise for a parameter that no data could make right; the kernel."""
+        kernel = get_kernel(self.kernel)
+        check_parameters(self.get_params(deep=False))
+        self._options(self._make_plan(2))
+        return kernel
+
     def _initial(
         self, plan: Plan, x: torch.Tensor, y: torch.Tensor, kernel: Kernel, generator: torch.Generator
-    ) -> Hyperparameters:
+    ) -> tuple[Hyperparameters, Plan]:
+        """Where training starts, and the plan, which then says what a subset initialisation took."""
         if isinstance(self.init, Hyperparameters):
-            return self.init
+            return self.init, plan
         if plan.init == "ones":
-            return Hyperparameters.ones(x.shape[1] if self.ard else 1)
-        return subset_heuristic(
-            x,
-            y,
-            kernel,
-            generator=generator,
-            ard=self.ard,
-            n_neighbours=plan.n_neighbours,
-            noise_floor=self.noise_floor,
+            return Hyperparameters.ones(x.shape[1] if self.ard else 1), plan
+        began, count = time.perf_counter(), min(N_CENTROIDS, len(x))
+        with contextlib.ExitStack() as stack:
+            theta = subset_heuristic(
+                x,
+                y,
+                kernel,
+                generator=generator,
+                ard=self.ard,
+                n_neighbours=plan.n_neighbours,
+                noise_floor=self.noise_floor,
+                callbacks=[stack.enter_context(InitialisationBar(count, N_STEPS))] if self.verbose else [],
+            )
+        seconds = time.perf_counter() - began
+        told = (
+            f"Started from {count} neighbourhoods of {plan.n_neighbours:,} points, trained exactly in {seconds:.3g} s."
         )
+        return theta, replace(plan, why=(*plan.why, told))
 
     # -- predicting --------------------------------------------------------------------------------------------------
     def predict(
@@ -326,7 +323,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for: the covariance has the variances")
         check_is_fitted(self, "hyperparameters_")
-        inputs = validate_data(self, to_numpy(X), reset=False, dtype=np.float64, order="C")
+        inputs = check_inputs(self, X)
         posterior = self._posterior
         x = torch.as_tensor(self._scaler.x(inputs)).to(posterior.x)
         if not (return_std or return_cov):
@@ -351,7 +348,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "hyperparameters_")
         check_count("n_samples", n_samples)
-        inputs = validate_data(self, to_numpy(X), reset=False, dtype=np.float64, order="C")
+        inputs = check_inputs(self, X)
         posterior = self._posterior
         if random_state is not None:
             posterior = self._new_samples(n_samples, int(check_random_state(random_state).randint(2**31 - 1)))
@@ -373,7 +370,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already
         solved = plan.solver.solve(operator, targets, rule=plan.rule, generator=generator)
         if not solved.converged:
-            self._warn_unsolved(solved)
+            warnings.warn(unsolved(solved, plan.rule), ConvergenceWarning, stacklevel=3)
         assert isinstance(draw.prior, FeaturePrior)
         solution = torch.cat([old.solution[:, :1], solved.solution], 1)
         return Posterior(old.x, old.kernel, old.theta, solution, draw.prior)
@@ -381,9 +378,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """log p(y_i | x_i) of each row under the normal predictive distribution, in the units of y, (rows of X,)."""
         mean, std = self.predict(to_numpy(X), return_std=True)
-        targets = check_array(to_numpy(y), ensure_2d=False, dtype=np.float64, input_name="y")
-        if targets.shape != mean.shape:
-            raise ValueError(f"y must have one value for each of the {len(mean)} rows of X, got shape {targets.shape}")
+        targets = check_targets(y, len(mean))
         return like(X, -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2)))
 
     # -- files -------------------------------------------------------------------------------------------------------

@@ -99,9 +99,12 @@ class Standardizer:
             if not np.all(np.isfinite(values)):
                 raise ValueError(f"{name} contains NaN or infinity; drop or impute those rows first")
 
-        x_scale = X.std(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            x_scale, y_scale = X.std(axis=0), float(y.std())
+        large = [f"column {j} of X" for j in np.flatnonzero(~np.isfinite(x_scale))]
+        if large or not np.isfinite(y_scale):
+            raise ValueError(f"{', '.join(large) or 'y'} has values too large to standardise: divide by a constant")
         x_scale[x_scale <= _ROUNDING * np.abs(X).max(axis=0)] = 1.0
-        y_scale = float(y.std())
         if y_scale <= _ROUNDING * float(np.abs(y).max()):
             raise ValueError(
                 f"y is constant (all {y.size} values equal {y[0]:g}): with constant targets there is nothing to learn. "

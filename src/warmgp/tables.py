@@ -1,14 +1,12 @@
 """Tables in files: CSV (also .csv.gz), Parquet and npz, read by column name in chunks, written whole or not at all.
 
-A CSV has a header and commas. An npz holds ``X`` (its columns are x0, x1, …) and, for training, ``y``. A text column
-becomes indicator columns named ``column=value``: the names alone are enough to build them again for new rows.
+A CSV has a header and commas. An npz holds ``X`` (its columns are x0, x1, …) and, for training, ``y``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
-import difflib
 import gzip
 import io
 import os
@@ -24,9 +22,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-CHUNK_ROWS = 6 * 8192
+from warmgp.paths import check_readable, check_writable
+
+CHUNK_ROWS = 2 * 8192
 """Rows per chunk: a multiple of the posterior's batches, so that chunks change no digit of a prediction."""
-MOST_CATEGORIES = 200
 FORMATS = (".csv", ".csv.gz", ".parquet", ".pq", ".npz")
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "null", "NULL", "None"]
 # from 3.1 on every number is parsed exactly, and the option is deprecated
@@ -69,7 +68,7 @@ class Table(ABC):
         if waiting:
             yield pd.concat(waiting, ignore_index=True)
         if total == 0:
-            raise TableError(f"{self.path} has column names but no rows")
+            raise TableError(f"{self.path} has column names but no rows: add some")
 
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> Any:
         """All rows of those columns as one DataFrame."""
@@ -84,10 +83,9 @@ def open_table(path: str | os.PathLike[str]) -> Table:
     """The table of that file, by its extension."""
     path = Path(path)
     kind = table_format(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is {'a folder, not a file' if path.is_dir() else 'missing: no such file'}")
+    check_readable(path)
     if path.stat().st_size == 0:
-        raise TableError(f"{path} is empty")
+        raise TableError(f"{path} is empty: it must name its columns and have rows")
     if kind == ".npz":
         return _NpzTable(path)
     return _ParquetTable(path) if kind in (".parquet", ".pq") else _CsvTable(path)
@@ -106,6 +104,8 @@ class _CsvTable(Table):
         with _reading(path), _csv_file(path) as (_, file), io.TextIOWrapper(file, "utf-8-sig", newline="") as lines:
             header = next(csv.reader(lines, skipinitialspace=True), [])
         names = [name.strip() for name in header]
+        if any("\0" in name for name in names):
+            raise TableError(f"{path} is not text (it holds NUL characters): save it as CSV in UTF-8")
         if not any(names):
             raise TableError(f"{path} is empty: its first line must name the columns")
         if pd.to_numeric(pd.Series(names), errors="coerce").notna().all():
@@ -157,17 +157,21 @@ class _NpzTable(Table):
     def __init__(self, path: Path) -> None:
         with _reading(path):
             loaded = np.load(path, allow_pickle=False)
+            if not isinstance(loaded, np.lib.npyio.NpzFile):
+                raise TableError(f"{path} holds a single array, not X and y: write it with numpy.savez(…, X=X, y=y)")
             arrays = {name: loaded[name] for name in ("X", "y") if name in loaded.files}
             held = loaded.files
         if "X" not in arrays:
             raise TableError(f"{path} has no array named X (it has {quoted(held) or 'none'}): save it with X=…")
         X = arrays["X"]
         if X.ndim != 2:
-            raise TableError(f"X in {path} must have two dimensions (rows, columns), got shape {X.shape}")
+            raise TableError(f"X in {path} must have two dimensions (rows, columns), got shape {X.shape}: reshape it")
         self.arrays = {f"x{j}": X[:, j] for j in range(X.shape[1])}
         if "y" in arrays:
-            if arrays["y"].shape != X.shape[:1]:
-                raise TableError(f"y in {path} must have shape ({len(X)},) as X has rows, got {arrays['y'].shape}")
+            shape = arrays["y"].shape
+            if shape != X.shape[:1]:
+                several = ": fit one model per column" if shape[:1] == X.shape[:1] else ""
+                raise TableError(f"y in {path} must have shape ({len(X)},) as X has rows, got {shape}{several}")
             self.arrays["y"] = arrays["y"]
         self.n_rows = len(X)
         super().__init__(path, list(self.arrays))
@@ -204,128 +208,15 @@ def _reading(path: Path) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise TableError(f"{path} is not UTF-8 text: save it as UTF-8") from error
     except pd.errors.ParserWarning as error:
-        raise TableError(f"{path} has rows with more cells than the header names columns") from error
+        raise TableError(
+            f"{path} has rows with more cells than the header names columns: quote cells with commas"
+        ) from error
     except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile, csv.Error) as error:
-        raise TableError(f"{path} cannot be read (damaged or another format): {error}") from error
-
-
-# -- columns ---------------------------------------------------------------------------------------------------------
-def check_column(table: Table, name: str, what: str) -> None:
-    """Refuse a column that the table lacks, with the nearest names."""
-    if name in table.columns:
-        return
-    near = difflib.get_close_matches(name, table.columns, n=3, cutoff=0.5)
-    hint = f"did you mean {quoted(near, ' or ')}?" if near else f"its columns are {quoted(table.columns[:20])}"
-    raise TableError(f"{what}: {table.path} has no column {name!r}; {hint}")
-
-
-def numeric(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> FloatArray:
-    """A column as finite float64; raises TableError naming the column and the first bad row (counted from 1)."""
-    values = _numbers(column)
-    label, end = f"column {column.name!r} of {path}", f": {remedy}" if remedy else ""
-    if values is None:
-        raise TableError(f"{label} holds {column.dtype}, not numbers{end}")
-    for bad, problem in (
-        (column.isna().to_numpy(), "is blank"),
-        (np.isnan(values), "is not a number"),
-        (np.isinf(values), "is infinite"),
-    ):
-        if bad.any():
-            row = int(bad.argmax())
-            more = f" and {int(bad.sum()) - 1} more" if bad.sum() > 1 else ""
-            shown = f" ({str(column.iloc[row])[:40]!r})" if problem == "is not a number" else ""
-            raise TableError(f"{label} {problem} in row {first_row + row}{shown}{more}{end}")
-    return values
-
-
-def text_cell(column: Any) -> str | None:
-    """The first cell that is text where a number should be, or None."""
-    values = _numbers(column)
-    if values is None:
-        return str(column.iloc[0])
-    bad = np.isnan(values) & ~column.isna().to_numpy()
-    return str(column.iloc[int(bad.argmax())]) if bad.any() else None
-
-
-def categories(column: Any, path: Path) -> list[str]:
-    """The different values of a text column, sorted."""
-    found = sorted(column.dropna().unique())  # blanks are refused by indicators
-    if len(found) > MOST_CATEGORIES:
-        raise TableError(
-            f"column {column.name!r} of {path} has {len(found):,} different values, too many for --one-hot "
-            f"(at most {MOST_CATEGORIES}): use --drop {column.name}"
-        )
-    return found
-
-
-def indicators(column: Any, known: Sequence[str], path: Path, first_row: int = 1) -> dict[str, FloatArray]:
-    """One column ``column=value`` of zeros and ones for each known value; refuses a value that is not known."""
-    if column.isna().any():
-        row = first_row + int(column.isna().to_numpy().argmax())
-        raise TableError(f"column {column.name!r} of {path} is blank in row {row}: fill it in or leave the row out")
-    unseen = ~column.isin(list(known)).to_numpy()
-    if unseen.any():
-        row = int(unseen.argmax())
-        raise TableError(
-            f"column {column.name!r} of {path} has the value {column.iloc[row]!r} in row {first_row + row}, which the "
-            f"model has not seen (it knows {quoted(known[:20])}): correct it or leave the row out"
-        )
-    return {f"{column.name}={value}": (column == value).to_numpy().astype(np.float64) for value in known}
-
-
-def resolve(names: Sequence[str], table: Table) -> tuple[list[str], dict[str, list[str]]]:
-    """Which columns give a model's features: (numeric columns, {text column: its known values})."""
-    plain: list[str] = []
-    one_hot: dict[str, list[str]] = {}
-    missing: list[str] = []
-    for name in names:
-        splits = [i for i, letter in enumerate(name) if letter == "=" and name[:i] in table.columns]
-        if name in table.columns:
-            plain.append(name)
-        elif splits:
-            one_hot.setdefault(name[: splits[-1]], []).append(name[splits[-1] + 1 :])
-        else:
-            missing.append(name)
-    if missing:
-        raise TableError(
-            f"{table.path} lacks {'column' if len(missing) == 1 else 'columns'} {quoted(missing[:20])} of the model "
-            f"(a name column=value is made from a text column): it has {quoted(table.columns[:20])}"
-        )
-    return plain, one_hot
-
-
-def feature_chunks(
-    table: Table, names: Sequence[str], extra: Sequence[str] = (), rows: int = CHUNK_ROWS
-) -> Iterator[tuple[Any, dict[str, FloatArray]]]:
-    """Chunks of (the features of a model in its order, the extra columns), all checked."""
-    plain, one_hot = resolve(names, table)
-    needed = list(dict.fromkeys([*plain, *one_hot, *extra]))
-    row, remedy = 1, "correct it or leave the row out"
-    for part in table.chunks(needed, list(one_hot), rows):
-        made: dict[str, FloatArray] = {name: numeric(part[name], table.path, row, remedy) for name in plain}
-        for name, known in one_hot.items():
-            made |= indicators(part[name], known, table.path, row)
-        others = {name: numeric(part[name], table.path, row, remedy) for name in extra}
-        yield pd.DataFrame({name: made[name] for name in names}), others
-        row += len(part)
+        raise TableError(f"{path} cannot be read (damaged or another format), save it again: {error}") from error
 
 
 def quoted(names: Sequence[str], between: str = ", ") -> str:
     return between.join(map(repr, map(str, names)))
-
-
-def _numbers(column: Any) -> FloatArray | None:
-    """As float64 with NaN for what is no number; None where the type cannot be numbers (dates, …)."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype(object)
-    types = pd.api.types
-    if types.is_complex_dtype(column) or not (
-        types.is_numeric_dtype(column) or types.is_string_dtype(column) or types.is_object_dtype(column)
-    ):
-        return None
-    if not types.is_numeric_dtype(column):
-        column = pd.to_numeric(column, errors="coerce")
-    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def _as_text(column: Any) -> Any:
@@ -391,11 +282,3 @@ class TableWriter:
         finally:
             self._file.close()
             self._temporary.unlink(missing_ok=True)
-
-
-def check_writable(path: Path) -> None:
-    """Refuse a target whose folder is missing, or that is a folder, before any work is done."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
-    if path.is_dir():
-        raise IsADirectoryError(f"cannot write {path}: it is a folder")

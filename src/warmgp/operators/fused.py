@@ -22,7 +22,7 @@ from warmgp.kernels import Kernel
 from warmgp.operators import triton_kernels as kernels
 from warmgp.operators.base import Index
 from warmgp.operators.chunked import ChunkedOperator
-from warmgp.operators.split import PAD, Columns, Job, Tile, largest_bits, multiply, scales, split, splits_for
+from warmgp.operators.split import PAD, Columns, Job, Tile, groups_of, largest_bits, multiply, scales, split, splits_for
 
 LARGEST_SQUARE = 3e4  # |αz|² up to which float16 halves can hold it
 SPLIT_EPS = 2.0**-21  # rounding of a product of halves, relative to its terms
@@ -39,7 +39,7 @@ class Points:
 
     n: int
     exact: bool
-    lines: Tensor  # αz, one input per line, (d, padded), float32
+    lines: Tensor  # αz, one input per line, (d, padded)
     row_high: Tensor  # halves of [−2αz, |αz|², 1], |αz|² in two parts
     row_low: Tensor
     column_high: Tensor  # halves of [αz, 1, |αz|²]
@@ -47,10 +47,10 @@ class Points:
 
     @classmethod
     def prepare(cls, z: Tensor, exact: bool) -> Points:
-        """From inputs αz of (n, d), float32."""
+        """From inputs αz of (n, d); float64 ones are always for exact distances."""
         n, d = z.shape
         padded = triton.cdiv(n, PAD) * PAD
-        lines = torch.zeros(d, padded, device=z.device, dtype=torch.float32)
+        lines = torch.zeros(d, padded, device=z.device, dtype=z.dtype)
         lines[:, :n] = z.T
         if exact:
             nought = torch.zeros(PAD, 16, device=z.device, dtype=torch.float16)
@@ -69,9 +69,10 @@ class Points:
 
 
 class FusedOperator(ChunkedOperator):
-    """H(θ) evaluated inside its products by Triton kernels, in float32. See :class:`KernelOperator` for the contract.
+    """H(θ) evaluated inside its products by Triton kernels. See :class:`KernelOperator` for the contract.
 
-    Needs one of the four kernels of this library. Use it on CUDA; on a CPU only Triton's interpreter can run it.
+    In float32 everything is fused; in float64 the products are, and the gradient is the torch path's. Needs one of the
+    four kernels of this library. Use it on CUDA; on a CPU only Triton's interpreter can run it.
 
     Parameters
     ----------
@@ -124,6 +125,9 @@ class FusedOperator(ChunkedOperator):
         return out
 
     def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor) -> None:
+        if self.dtype == torch.float64:
+            super().subtract_columns(R, first, W)
+            return
         self._product(W, first=first, subtract_from=R)
 
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
@@ -132,6 +136,8 @@ class FusedOperator(ChunkedOperator):
         return self._product(V, points=Points.prepare(self._alpha_z(x_new), self._points.exact))
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
+        if self.dtype == torch.float64:
+            return super().quadratic_gradient(A, B, weights)
         sums = self._gradient_sums(A, B, weights).cpu()
         ell, d = self.theta.length_scales, self.x.shape[1]
         per_input = sums[2:] * self.signal_variance * LENGTH_WEIGHT[self.kernel.name] / self._alpha**2
@@ -162,6 +168,8 @@ class FusedOperator(ChunkedOperator):
 
     @property
     def _exact(self) -> bool:
+        if self.dtype == torch.float64:
+            return True
         if self.exact_distances is not None:
             return self.exact_distances
         rounding = 4.0 * SPLIT_EPS * self._largest
@@ -210,6 +218,11 @@ class FusedOperator(ChunkedOperator):
         self.entries_evaluated += m * b
         sign = 1.0 if subtract_from is None else -1.0
         start = next((t for t in (columns, first) if t is not None), self._nought)
+        if self.dtype == torch.float64:
+            out = self._product64(V, mine, rows, columns is not None, start)
+            if own is not None:
+                out += self.noise_variance * V[own]
+            return out
 
         def launch(job: Job) -> None:
             group = job.group
@@ -229,9 +242,26 @@ class FusedOperator(ChunkedOperator):
             noise=sign * self.noise_variance, own=own, add_to=subtract_from,
         )  # fmt: skip
 
+    def _product64(self, V: Tensor, mine: Points, rows: Tensor | None, gather: bool, start: Tensor) -> Tensor:
+        """K[rows, columns] V in float64."""
+        m, (b, c), V = mine.n if rows is None else rows.numel(), V.shape, V.contiguous()
+        BM, BN = 64, 32
+        row_tiles = triton.cdiv(m, BM)
+        per_split = triton.cdiv(triton.cdiv(b, splits_for(row_tiles, triton.cdiv(b, BN))), BN) * BN
+        splits = triton.cdiv(b, per_split)
+        out = torch.empty(splits, m, c, device=V.device, dtype=torch.float64)
+        for first, used, plain, size in groups_of(c):
+            kernels.product64[(row_tiles, splits)](
+                mine.lines, self._points.lines, mine.lines.shape[1], self._points.lines.shape[1], V,
+                self._nought if rows is None else rows, start, out, m, self.n - 1, b, per_split, c, first, used,
+                GATHER_ROWS=rows is not None, GATHER_COLUMNS=gather, KERNEL=kernels.PROFILES[self.kernel.name],
+                DIM=self.x.shape[1], S=size, PLAIN=plain, BM=BM, BN=BN, num_warps=4,
+            )  # fmt: skip
+        return out.sum(0).mul_(self.signal_variance)
+
     def _check(self, V: Tensor) -> None:
-        if V.dtype != torch.float32 or V.device != self.device:
-            raise ValueError(f"V must be float32 on {self.device} like the operator, got {V.dtype} on {V.device}")
+        if V.dtype != self.dtype or V.device != self.device:
+            raise ValueError(f"V must be {self.dtype} on {self.device} like the operator, got {V.dtype} on {V.device}")
 
     def _sums_by_differences(self, left: Columns, right: Columns, symmetric: bool) -> Tensor:
         """[Σ G k, Σ G ω (z_i − z_j)² per input] of one group of columns, float64: from half of the tiles."""
@@ -280,8 +310,8 @@ def cannot_fuse(x: Tensor, kernel: Kernel) -> str:
         return f"there is no fused form of the kernel {kernel!r}"
     if x.device.type != "cuda" and type(kernels.product).__name__ != "InterpretedFunction":
         return f"it needs a CUDA device, and x is on {x.device}"
-    if x.dtype != torch.float32:
-        return f"it computes in float32, and x is {x.dtype}"
+    if x.dtype not in (torch.float32, torch.float64):
+        return f"it computes in float32 or float64, and x is {x.dtype}"
     if x.shape[0] * max(128, x.shape[1] + 4) >= 2**31:
         return f"{x.shape[0]:,} rows are too many for 32-bit addresses"
     return ""

@@ -63,22 +63,29 @@ def scales(bits: Tensor) -> Tensor:
     return torch.where(bits == 0, torch.ones_like(bits, dtype=torch.float64), torch.exp2(9.0 - exponent.double()))
 
 
-def split(V: Tensor, bits: Tensor, padded: int, gain: Tensor | None = None) -> list[Columns]:
-    """V (n, c), contiguous, as groups of scaled columns with ``padded`` rows; ``gain`` (c,) multiplies them."""
-    n, c = V.shape
+def groups_of(c: int) -> list[tuple[int, int, int, int]]:
+    """How c columns are grouped: (first, used, plain, size) as in :class:`Columns`."""
     groups, first = [], 0
     while first < c:
         plain = int(first == 0 and c % 16 == 1)
         size = min(GROUP, c - first - plain)
-        S = max(16, triton.next_power_of_2(size)) if size else 0
+        groups.append((first, plain + size, plain, max(16, triton.next_power_of_2(size)) if size else 0))
+        first += plain + size
+    return groups
+
+
+def split(V: Tensor, bits: Tensor, padded: int, gain: Tensor | None = None) -> list[Columns]:
+    """V (n, c), contiguous, as groups of scaled columns with ``padded`` rows; ``gain`` (c,) multiplies them."""
+    n, c = V.shape
+    groups = []
+    for first, used, plain, S in groups_of(c):
         high, low = (torch.empty(padded, S, device=V.device, dtype=torch.float16) for _ in range(2))
         single = torch.empty(padded if plain else 0, device=V.device, dtype=torch.float32)
         kernels.split_columns[(triton.cdiv(padded, 64),)](
             V, bits, bits if gain is None else gain, high, low, single, n, padded, c, first + plain,
             WEIGHTED=gain is not None, S=S, PLAIN=plain, BM=64,
         )  # fmt: skip
-        groups.append(Columns(first, plain + size, plain, S, high, low, single))
-        first += plain + size
+        groups.append(Columns(first, used, plain, S, high, low, single))
     return groups
 
 
@@ -139,13 +146,13 @@ def multiply(
         way = 2 if add_to is not None else int(own is not None)
         launch(Job(group, tile, (row_tiles, splits), per_split, parts, epilogue, final, add_to is not None, way))
         if not final:
-            kernels.combine[(triton.cdiv(m, 8),)](
+            kernels.combine[(triton.cdiv(m, 4),)](
                 parts, *epilogue, out, m, group.width, splits,
-                NOISE=own is not None, W=triton.next_power_of_2(max(2, group.width)), BM=8,
+                NOISE=own is not None, W=triton.next_power_of_2(max(2, group.width)), BM=4,
             )  # fmt: skip
     return out
 
 
 def splits_for(row_tiles: int, column_tiles: int, programs: int = 132 * 8) -> int:
     """How many programs share the columns of one row tile, so that there is work for every multiprocessor."""
-    return max(1, min(column_tiles, 32, programs // max(1, row_tiles)))
+    return max(1, min(column_tiles, 16, programs // max(1, row_tiles)))

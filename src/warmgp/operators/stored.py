@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
 from warmgp.operators import triton_kernels as kernels
 from warmgp.operators.base import Index
 from warmgp.operators.fused import FusedOperator
@@ -21,6 +24,11 @@ from warmgp.operators.split import Job, Tile, multiply
 
 class StoredOperator(FusedOperator):
     """H(θ) kept in float32 and multiplied by split products. See :class:`KernelOperator` for the contract."""
+
+    def __init__(self, x: Tensor, kernel: Kernel, theta: Hyperparameters, **options: Any) -> None:
+        if x.dtype != torch.float32:
+            raise ValueError(f"the stored operator computes in float32, and x is {x.dtype}: use the dense operator")
+        super().__init__(x, kernel, theta, **options)
 
     @cached_property
     def H(self) -> Tensor:

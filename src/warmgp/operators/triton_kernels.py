@@ -474,3 +474,57 @@ def gradient_rows(
     at = tl.program_id(1) * n + rows
     tl.store(SIGNAL + at, signal, mask=rows < n)
     tl.store(OUT + at[:, None] * D + inputs[None, :], total, mask=(rows < n)[:, None])
+
+
+@triton.jit
+def product64(
+    XA, XB, a_stride, b_stride, V, ROWS, COLUMNS, OUT, m, last, n_columns, columns_per_split, c, first, used,
+    GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr, KERNEL: tl.constexpr, DIM: tl.constexpr,
+    S: tl.constexpr, PLAIN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """OUT[split, i, first : first + used] = Σ_j k(a_i, b_j) V_j over the split's columns, all in float64.
+
+    Distances are exact, and the tensor core multiplies float64: nothing is split. Indices as in :func:`product`.
+    """
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns_s = PLAIN + tl.arange(0, S if S > 0 else 16)
+    points = rows
+    if GATHER_ROWS:
+        points = tl.load(ROWS + rows, mask=rows < m, other=0)
+    offset = 0
+    if not GATHER_COLUMNS:
+        offset = tl.load(COLUMNS)
+    total = tl.zeros([BM, S if S > 0 else 16], tl.float64)
+    total_plain = tl.zeros([BM], tl.float64)
+    begin = tl.program_id(1) * columns_per_split
+    for start in range(begin, tl.minimum(begin + columns_per_split, n_columns), BN):
+        local = start + tl.arange(0, BN)
+        valid = local < n_columns
+        if GATHER_COLUMNS:
+            columns = tl.load(COLUMNS + local, mask=valid, other=0)
+        else:
+            columns = tl.minimum(offset + local, last)
+        square = _add_squares(tl.zeros([BM, BN], tl.float64), points, columns, XA, XB, a_stride, b_stride, DIM)
+        rho = tl.sqrt(square)
+        a = rho * LN2
+        if KERNEL == 0:
+            k = tl.exp2(-square)
+        elif KERNEL == 1:
+            k = tl.exp2(-rho)
+        elif KERNEL == 2:
+            k = (1.0 + a) * tl.exp2(-rho)
+        else:
+            k = (1.0 + a + a * a / 3.0) * tl.exp2(-rho)
+        line = V + local.to(tl.int64) * c + first
+        if S > 0:
+            v = tl.load(
+                line[:, None] + columns_s[None, :], mask=valid[:, None] & (columns_s < used)[None, :], other=0.0
+            )
+            total = tl.dot(k, v, total, out_dtype=tl.float64)
+        if PLAIN:
+            total_plain += tl.sum(k * tl.load(line, mask=valid, other=0.0)[None, :], 1)
+    out = OUT + (tl.program_id(1) * m + rows).to(tl.int64) * c + first
+    if PLAIN:
+        tl.store(out, total_plain, mask=rows < m)
+    if S > 0:
+        tl.store(out[:, None] + columns_s[None, :], total, mask=(rows < m)[:, None] & (columns_s < used)[None, :])
