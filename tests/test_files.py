@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,14 @@ from warmgp.persistence import FileError, write_checkpoint
 from warmgp.planner import make_plan
 
 FAST = {"n_steps": 4, "n_features": 100, "n_probes": 6, "random_state": 0}
+
+
+@dataclass(frozen=True)
+class Stretched(Matern32):
+    """A kernel with an option (which changes nothing here)."""
+
+    factor: float = 1.0
+    name = "stretched"
 
 
 def data(n: int = 80, d: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -212,6 +221,27 @@ def test_resume_ends_with_the_same_bits(solver: str, gradient: str, warm: bool, 
     np.testing.assert_array_equal(model.predict(X, return_std=True), whole.predict(X, return_std=True))
     again = GPRegressor(checkpoint=path, **settings).fit(X, y)  # nothing left but the final solve
     np.testing.assert_array_equal(again.predict(X), whole.predict(X))
+
+
+def test_resume_with_carried_pivots_ends_with_the_same_bits(tmp_path: Path) -> None:
+    """Pivots of an earlier θ are in the checkpoint: a rebuilt preconditioner would have others."""
+    X, y = data()
+    settings = {**FAST, "n_steps": 7, "solver": ConjugateGradients(10, pivot_every=5)}
+    whole = GPRegressor(**settings).fit(X, y)
+    path = tmp_path / "checkpoint"
+    with pytest.raises(RuntimeError, match="crash"):
+        GPRegressor(checkpoint=path, callbacks=[crash_at(3)], **settings).fit(X, y)
+    model = GPRegressor(checkpoint=path, **settings).fit(X, y)
+    assert model.hyperparameters_.equals(whole.hyperparameters_)
+    np.testing.assert_array_equal(model.predict(X, return_std=True), whole.predict(X, return_std=True))
+
+
+def test_a_kernel_with_other_options_is_another_setting(tmp_path: Path) -> None:
+    X, y = data()
+    settings = {**FAST, "solver": "cg", "checkpoint": tmp_path / "c"}
+    GPRegressor(Stretched(1.0), **settings).fit(X, y)
+    with pytest.raises(FileError, match="other data or settings: delete it"):
+        GPRegressor(Stretched(2.0), **settings).fit(X, y)
 
 
 def test_subset_initialisation_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

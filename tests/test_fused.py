@@ -146,6 +146,17 @@ def test_cross_products(m: int) -> None:
     close(operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)), expected.cross_matmul(x_new.double(), V.double()))
 
 
+def test_cross_products_far_away_are_zero_not_nan() -> None:
+    operator, _ = problem("fused", "matern32", 100, 6)
+    assert not operator._exact
+    x_new = torch.cat([columns(3, 6, seed=3), torch.full((1, 6), 1e4), torch.full((1, 6), -1e6)])
+    V = columns(100, 5)
+    expected = ChunkedOperator(operator.x.cpu().double(), operator.kernel, operator.theta)
+    found = operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)).cpu()
+    close(found, expected.cross_matmul(x_new.double(), V.double()))
+    assert bool((found[3:] == 0).all())
+
+
 def test_columns_of_very_different_size_keep_their_digits() -> None:
     """Every column is scaled by its own largest entry before it is split."""
     operator, H = problem("fused", "matern32", 100, 4)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from warmgp import ConjugateGradients
+from warmgp import ConjugateGradients, Matern32, planner
+from warmgp.persistence import plan_from_json, plan_to_json
 from warmgp.planner import available_memory, make_plan
 
 
@@ -32,6 +35,32 @@ def test_memory_decides_the_operator() -> None:
     assert make_plan(10_000, memory_budget=2 * 2**30, device="cpu").operator == "chunked"
     assert make_plan(1_000, memory_budget=2**20, device="cpu").solver.name == "cg"  # no room for a factor
     assert make_plan(1_000, device="cpu").operator == "chunked"  # Cholesky keeps its factor, not H
+
+
+def test_a_gpu_in_float32_gets_the_fused_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(planner, "has_triton", lambda: True)
+    settings = {"device": "cuda", "memory_budget": 2**36}
+    plan = make_plan(20_000, dtype="float32", **settings)
+    assert plan.operator == "fused"
+    assert plan.solver == ConjugateGradients(1000, pivot_every=20)
+    assert make_plan(2_000, solver="cg", **settings).solver == ConjugateGradients(200, pivot_every=20)
+    assert make_plan(20_000, dtype="float64", **settings).operator == "dense"
+    assert make_plan(2_000, dtype="float32", **settings).operator == "chunked"  # exact training multiplies nothing
+
+    class Other(Matern32):
+        name = "other"
+
+    assert make_plan(20_000, dtype="float32", kernel=Other(), **settings).operator == "dense"
+    monkeypatch.setattr(planner, "has_triton", lambda: False)
+    assert make_plan(20_000, dtype="float32", **settings).operator == "dense"
+
+
+def test_a_plan_of_a_gpu_runs_on_a_cpu() -> None:
+    """A model or checkpoint made with the fused operator goes on in tiles where there is no CUDA device."""
+    plan = replace(make_plan(100, device="cpu"), operator="fused", device=torch.device("cuda"))
+    assert plan_from_json(plan_to_json(plan), device=torch.device("cpu")).operator == "chunked"
+    assert plan_from_json(plan_to_json(plan)).operator == "fused"
 
 
 @pytest.mark.parametrize(("n", "features"), [(100, 2000), (13_500, 6750), (1_000_001, 16_000), (9_003, 4500)])

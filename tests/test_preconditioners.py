@@ -14,7 +14,8 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, get_kernel
 from warmgp.operators import OPERATORS, DenseOperator, KernelOperator
-from warmgp.preconditioners import PivotedCholesky, pivoted_cholesky
+from warmgp.preconditioners import PivotedCholesky, Pivots, pivoted_cholesky
+from warmgp.solvers import ConjugateGradients, StoppingRule
 
 NU = {"rbf": math.inf, "matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 NAMES = pytest.mark.parametrize("name", list(KERNELS))
@@ -219,3 +220,50 @@ def test_float32_preconditioner_stays_positive_definite_at_low_noise(noise: floa
     operator = DenseOperator(x, get_kernel("matern32"), Hyperparameters(noise, 1.0, [3.0] * 5))
     inverse = PivotedCholesky.build(operator, 100).solve(torch.eye(500)).double()
     assert torch.linalg.eigvalsh((inverse + inverse.T) / 2).min() > 0
+
+
+# -- pivots carried to other length scales ---------------------------------------------------------------------------
+@NAMES
+def test_pivots_make_the_same_factor_at_their_own_theta(name: str) -> None:
+    operator = make(name=name)
+    built = PivotedCholesky.build(operator, 20)
+    again = built.pivots.factor_at(operator)
+    assert again is not None and again.pivots.age == 1
+    R = right_hand_sides(60)
+    torch.testing.assert_close(again.solve(R), built.solve(R), rtol=1e-6, atol=1e-6)
+
+
+def test_pivots_give_the_projection_of_the_kernel_at_another_theta() -> None:
+    """L Lᵀ = K[:, p] K[p, p]⁻¹ K[p, :], whatever θ the pivots come from."""
+    operator = make()
+    moved = operator.at(Hyperparameters(0.2, 1.1, [0.9, 1.2, 3.0, 0.8]))
+    carried = PivotedCholesky.build(operator, 12).pivots.factor_at(moved)
+    assert carried is not None
+    K, p = reference_kernel(moved.x, "matern32", moved.theta), carried.pivots.index
+    expected = K[:, p] @ torch.linalg.solve(K[p][:, p], K[p])
+    torch.testing.assert_close(1.1**2 * carried.unit_factor @ carried.unit_factor.T, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_dependent_pivots_are_noticed() -> None:
+    x = points(30)
+    x[1] = x[0]
+    operator = OPERATORS["dense"](x, get_kernel("rbf"), THETA)
+    index = torch.tensor([0, 1, 2])
+    carried = Pivots(index, 3).factor_at(operator)
+    assert carried is None or bool(torch.isfinite(carried.solve(right_hand_sides(30))).all())
+
+
+def test_cg_seeks_new_pivots_every_so_often() -> None:
+    operator, b = make(n=120), right_hand_sides(120)
+    solver, state, ages = ConjugateGradients(10, pivot_every=3), None, []
+    for step in range(7):
+        theta = Hyperparameters(0.3, 1.7, [0.8 + 0.05 * step, 1.5, 2.5, 1.0])
+        result = solver.solve(operator.at(theta), b, rule=StoppingRule(1e-6), state=state)
+        state = result.state
+        assert result.converged
+        ages.append(state.pivots.age)
+    assert ages == [0, 1, 2, 0, 1, 2, 0]
+    resumed = solver.solve(operator.at(theta), b, rule=StoppingRule(1e-6), state=Pivots(state.pivots.index, 10, 1))
+    assert resumed.state.pivots.age == 2
+    other = solver.solve(operator.at(theta), b, rule=StoppingRule(1e-6), state=Pivots(state.pivots.index, 9, 1))
+    assert other.state.pivots.age == 0  # another rank was asked for

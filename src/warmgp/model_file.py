@@ -62,6 +62,8 @@ def settings_from_json(values: Mapping[str, Any]) -> dict[str, Any]:
 def fingerprint(model: GPRegressor, X: np.ndarray, y: np.ndarray) -> str:
     """Of the data and of every setting that changes the result."""
     settings = settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SETTINGS})
+    if isinstance(model.kernel, Kernel):  # with its options, where it has any
+        settings["kernel"] = f"{model.kernel!r} {sorted(vars(model.kernel).items())}"
     return persistence.fingerprint(torch.as_tensor(X), torch.as_tensor(y), json.dumps(settings, sort_keys=True))
 
 

@@ -27,9 +27,11 @@ from warmgp.features import FeaturePrior
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, PathwiseDraw, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
+from warmgp.operators import TRITON_OPERATORS
 from warmgp.paths import check_readable, check_writable
 from warmgp.planner import Plan
 from warmgp.posterior import Posterior
+from warmgp.preconditioners import PivotedCholesky, Pivots
 from warmgp.solvers import SOLVERS, Solver, StoppingRule
 from warmgp.solvers.sgd import SGDState
 from warmgp.training import StepRecord, TrainingState
@@ -153,10 +155,13 @@ def plan_from_json(
         raise FileError(
             f"the file was made with solver {saved['name']!r}, which is not part of warmgp: pass it as solver="
         )
+    place = device or torch.device(values["device"])
+    elsewhere = values["operator"] in TRITON_OPERATORS and place.type != "cuda"
     return Plan(
         **{
             **values,
-            "device": device or torch.device(values["device"]),
+            "device": place,
+            "operator": "chunked" if elsewhere else values["operator"],
             "dtype": getattr(torch, values["dtype"]),
             "solver": solver,
             "gradient": GRADIENTS[values["gradient"]["name"]](**values["gradient"]["options"]),
@@ -224,12 +229,16 @@ def write_checkpoint(path: str | os.PathLike[str], state: TrainingState, random:
         tensors["probes"] = draw
     elif draw is not None:
         raise ValueError(f"a checkpoint cannot hold probes of kind {type(draw).__name__}")
+    pivots = state.solver_state.pivots if isinstance(state.solver_state, PivotedCholesky) else None
+    if pivots is not None:
+        tensors["pivots"] = pivots.index
     content = {
         "step": state.step,
         "adam_t": state.adam.t,
         "elapsed": state.elapsed,
         "history": history_to_json(state.history),
-        # other solvers' states belong to the last θ and are rebuilt at the next one anyway
+        # what else solvers keep belongs to the last θ and is rebuilt at the next one anyway
+        "pivots": [pivots.rank, pivots.age] if pivots is not None else None,
         "learning_rate": state.solver_state.learning_rate if isinstance(state.solver_state, SGDState) else None,
         "plan": plan_to_json(plan),
         "fingerprint": mark,
@@ -253,6 +262,9 @@ def read_checkpoint(
         prior = FeaturePrior(there["frequencies"], there["sin_weights"], there["cos_weights"])
         draw = PathwiseDraw(prior, there["noise"])
     theta = tensors.get("solution_theta")
+    solver_state: Any = SGDState(content["learning_rate"]) if content["learning_rate"] is not None else None
+    if "pivots" in there:
+        solver_state = Pivots(there["pivots"], *content["pivots"])
     state = TrainingState(
         step=content["step"],
         nu=tensors["nu"],
@@ -260,7 +272,7 @@ def read_checkpoint(
         draw=draw,
         solution=there.get("solution"),
         solution_theta=Hyperparameters.from_vector(theta) if theta is not None else None,
-        solver_state=SGDState(content["learning_rate"]) if content["learning_rate"] is not None else None,
+        solver_state=solver_state,
         history=history_from_json(content["history"]),
         elapsed=content["elapsed"],
     )

@@ -19,8 +19,8 @@ from torch import Tensor
 from warmgp.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
+from warmgp.operators import ChunkedOperator, KernelOperator, recomputing_operator
 from warmgp.operators.base import ranges
-from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers.cholesky import factorise
 
 
@@ -107,15 +107,15 @@ class Posterior:
         assert self.factor is not None
         return self.factor
 
-    def _operator(self) -> ChunkedOperator:
-        return ChunkedOperator(self.x, self.kernel, self.theta)
+    def _operator(self) -> KernelOperator:
+        return recomputing_operator(self.x, self.kernel, self.theta)
 
-    def _mean_and_deviation(self, operator: ChunkedOperator, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _mean_and_deviation(self, operator: KernelOperator, x: Tensor) -> tuple[Tensor, Tensor]:
         """k v_y, (b,), and f_j − k ẑ_j, (b, s)."""
         products = operator.cross_matmul(x, self.solution)
         return products[:, 0], self.prior.evaluate(x, self.theta) - products[:, 1:]
 
-    def _exact_covariance(self, operator: ChunkedOperator, x: Tensor, *, diagonal: bool) -> Tensor:
+    def _exact_covariance(self, operator: KernelOperator, x: Tensor, *, diagonal: bool) -> Tensor:
         """k(x, x) − k(x, X) H⁻¹ k(X, x) in float64, or its diagonal."""
         double = ChunkedOperator(operator.x.double(), self.kernel, self.theta)
         cross = double.kernel_between(x.double())  # (n, b)

@@ -11,6 +11,8 @@ still good: with their indices p,  L = K[:, p] D⁻ᵀ,  D Dᵀ = K[p, p],  whic
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -66,16 +68,43 @@ def _eliminate(operator: KernelOperator, rank: int, tolerance: float | None = No
     return L[:, :found].contiguous(), pivots[:found]
 
 
+@dataclass(frozen=True)
+class Pivots:
+    """Which rows a factor was built from: all that the next θ, or a resumed training, needs of it.
+
+    Attributes
+    ----------
+    index : Tensor, (k,)
+    rank : int
+        What was asked for; there may be fewer.
+    age : int
+        How many times they have been carried to other length scales.
+    """
+
+    index: Tensor
+    rank: int
+    age: int = 0
+
+    def factor_at(self, operator: KernelOperator) -> PivotedCholesky | None:
+        """A new factor at the operator's θ, or None where the pivots have become dependent."""
+        double = ChunkedOperator(operator.x.double(), operator.kernel, operator.theta)
+        columns = double.kernel_columns(self.index) / operator.signal_variance  # (n, k)
+        operator.entries_evaluated += double.entries_evaluated
+        square = columns[self.index]
+        square.diagonal().add_(JITTER)
+        factor, info = torch.linalg.cholesky_ex(square)
+        if int(info) != 0:
+            return None
+        unit = torch.linalg.solve_triangular(factor, columns.T, upper=False).T
+        return PivotedCholesky(unit.contiguous(), operator, Pivots(self.index, self.rank, self.age + 1))
+
+
 class PivotedCholesky:
     """P⁻¹ for one operator. Build it with :meth:`build`, carry it to the next θ with :meth:`moved_to`."""
 
-    def __init__(
-        self, unit_factor: Tensor, operator: KernelOperator, rank: int, pivots: Tensor | None = None, age: int = 0
-    ) -> None:
+    def __init__(self, unit_factor: Tensor, operator: KernelOperator, pivots: Pivots) -> None:
         self.unit_factor = unit_factor.double()  # (n, k), for signal 1
-        self.rank = rank  # what was asked for; the factor may have fewer columns
-        self.pivots = pivots  # (k,)
-        self.age = age  # how many times the pivots have been carried to other length scales
+        self.pivots = pivots
         self.origin = operator.origin
         self.noise_variance = operator.noise_variance
         self.signal_variance = operator.signal_variance
@@ -88,38 +117,18 @@ class PivotedCholesky:
     @classmethod
     def build(cls, operator: KernelOperator, rank: int) -> PivotedCholesky:
         L, pivots = _eliminate(operator, rank)
-        return cls(L / operator.signal_variance**0.5, operator, rank, pivots)
-
-    @classmethod
-    def from_pivots(cls, operator: KernelOperator, rank: int, pivots: Tensor, age: int = 0) -> PivotedCholesky | None:
-        """The factor with given pivots at the operator's θ, or None where they have become dependent."""
-        double = ChunkedOperator(operator.x.double(), operator.kernel, operator.theta)
-        columns = double.kernel_columns(pivots) / operator.signal_variance  # (n, k)
-        operator.entries_evaluated += double.entries_evaluated
-        square = columns[pivots]
-        square.diagonal().add_(JITTER)
-        factor, info = torch.linalg.cholesky_ex(square)
-        if int(info) != 0:
-            return None
-        unit = torch.linalg.solve_triangular(factor, columns.T, upper=False).T
-        return cls(unit.contiguous(), operator, rank, pivots, age)
+        return cls(L / operator.signal_variance**0.5, operator, Pivots(pivots, rank))
 
     def moved_to(self, operator: KernelOperator, rank: int) -> PivotedCholesky | None:
         """The same factor at the operator's noise and signal, or None where it does not fit."""
         mine, its = self.origin.theta, operator.theta
         if (
-            self.rank != rank
+            self.pivots.rank != rank
             or not self.origin.same_data(operator.origin)
             or not torch.equal(mine.length_scales, its.length_scales)
         ):
             return None
-        return self if mine.equals(its) else PivotedCholesky(self.unit_factor, operator, rank, self.pivots, self.age)
-
-    def carried_to(self, operator: KernelOperator, rank: int) -> PivotedCholesky | None:
-        """A new factor at the operator's θ from the same pivots, or None where they do not fit."""
-        if self.rank != rank or self.pivots is None or not self.origin.same_data(operator.origin):
-            return None
-        return PivotedCholesky.from_pivots(operator, rank, self.pivots, self.age + 1)
+        return self if mine.equals(its) else PivotedCholesky(self.unit_factor, operator, self.pivots)
 
     def solve(self, R: Tensor) -> Tensor:
         """P⁻¹ R, (n, c)."""

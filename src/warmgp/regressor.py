@@ -262,6 +262,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             device=self.device,
             dtype=self.dtype,
             memory_budget=self.memory_budget,
+            kernel=get_kernel(self.kernel),
         )
 
     def _options(self, plan: Plan) -> TrainingOptions:

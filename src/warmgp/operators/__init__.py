@@ -45,6 +45,16 @@ def make_operator(kind: str, x: Tensor, kernel: Kernel, theta: Hyperparameters) 
     return operator_class(kind)(x, kernel, theta)
 
 
+def recomputing_operator(x: Tensor, kernel: Kernel, theta: Hyperparameters) -> KernelOperator:
+    """The operator that stores nothing: fused where that is possible, else chunked."""
+    if x.device.type == "cuda" and has_triton():
+        from warmgp.operators.fused import FusedOperator, cannot_fuse
+
+        if not cannot_fuse(x, kernel):
+            return FusedOperator(x, kernel, theta)
+    return ChunkedOperator(x, kernel, theta)
+
+
 def dense_bytes(n: int, dtype: torch.dtype) -> int:
     """Memory that a stored H takes."""
     return n * n * dtype.itemsize
@@ -61,4 +71,5 @@ __all__ = [
     "has_triton",
     "make_operator",
     "operator_class",
+    "recomputing_operator",
 ]

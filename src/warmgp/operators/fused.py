@@ -133,7 +133,9 @@ class FusedOperator(ChunkedOperator):
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
         if x_new.shape[0] == 0:
             return V.new_zeros(0, V.shape[1])
-        return self._product(V, points=Points.prepare(self._alpha_z(x_new), self._points.exact))
+        z = self._alpha_z(x_new)
+        far = not self._points.exact and bool(z.square().sum(1).max() > LARGEST_SQUARE)  # halves would overflow
+        return self._product(V, points=Points.prepare(z, self._points.exact or far))
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
         if self.dtype == torch.float64:

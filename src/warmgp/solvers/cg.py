@@ -9,7 +9,7 @@ from torch import Tensor
 
 from warmgp.graphs import Recorded
 from warmgp.operators.base import KernelOperator
-from warmgp.preconditioners import PivotedCholesky
+from warmgp.preconditioners import PivotedCholesky, Pivots
 from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count
 
 CHECK_EVERY = 8
@@ -53,14 +53,14 @@ class ConjugateGradients(Solver):
         *,
         rule: StoppingRule,
         generator: torch.Generator | None = None,
-        state: PivotedCholesky | None = None,
+        state: PivotedCholesky | Pivots | None = None,
     ) -> SolveResult:
         progress = Progress.begin(operator, targets, start, rule)
         norms = progress.norms()
         if progress.finished(norms, 1.0):
             return progress.result(state)
         progress.exploded(norms)  # remembers the start
-        state = self._preconditioner(operator, state)
+        preconditioner = self._preconditioner(operator, state)
         stall = Stall(self.stall_epochs)
         at_once = 1 if operator.device.type == "cpu" else CHECK_EVERY
         v, r = progress.v, progress.r
@@ -75,7 +75,7 @@ class ConjugateGradients(Solver):
             alpha = _ratio(gamma, curvature)
             v.addcmul_(alpha, d)
             r.addcmul_(alpha, Hd, value=-1.0)
-            p = self._precondition(state, r)
+            p = self._precondition(preconditioner, r)
             gamma_new = (r * p).sum(0)
             torch.addcmul(p, _ratio(gamma_new, gamma), d, out=d)
             gamma.copy_(gamma_new)
@@ -85,7 +85,7 @@ class ConjugateGradients(Solver):
             if progress.checked:  # the start, or a residual just replaced by the true one: begin a new sequence
                 r.copy_(progress.r)
                 progress.r = r
-                p = self._precondition(state, r)
+                p = self._precondition(preconditioner, r)
                 d.copy_(p)
                 gamma.copy_((r * p).sum(0))
             count = progress.affordable(1.0, at_once)
@@ -99,19 +99,22 @@ class ConjugateGradients(Solver):
                 or stall.update(max(norms), progress.iteration_epochs)
             ):
                 progress.give_up("stagnated")
-                return progress.result(state)
+                return progress.result(preconditioner)
             if progress.finished(norms, 1.0):
-                return progress.result(state)
+                return progress.result(preconditioner)
 
-    def _preconditioner(self, operator: KernelOperator, state: PivotedCholesky | None) -> PivotedCholesky | None:
+    def _preconditioner(
+        self, operator: KernelOperator, state: PivotedCholesky | Pivots | None
+    ) -> PivotedCholesky | None:
         if self.preconditioner_rank == 0:
             return None
         rank = self.preconditioner_rank
-        moved = None
-        if state is not None:
+        moved, pivots = None, state
+        if isinstance(state, PivotedCholesky):
             moved = state.moved_to(operator, rank)
-            if moved is None and state.age + 1 < self.pivot_every:
-                moved = state.carried_to(operator, rank)
+            pivots = state.pivots if state.origin.same_data(operator.origin) else None
+        if moved is None and isinstance(pivots, Pivots) and pivots.rank == rank and pivots.age + 1 < self.pivot_every:
+            moved = pivots.factor_at(operator)
         return moved or PivotedCholesky.build(operator, rank)
 
     @staticmethod
