@@ -85,3 +85,10 @@ def test_no_cuda_is_said_so() -> None:
     with pytest.raises(ValueError, match="no CUDA device"):
         make_plan(100, device="cuda")
     assert available_memory(torch.device("cpu")) > 2**20
+
+
+def test_blocks_shrink_where_their_factors_would_not_fit() -> None:
+    assert make_plan(60_000, device="cpu", memory_budget=8 * 2**30).solver.block_size == 1000
+    plan = make_plan(1_844_352, device="cpu", memory_budget=8 * 2**30)
+    assert plan.solver.block_size == 288 and 2 * 8 * 1_844_352 * 288 <= 8 * 2**30
+    assert make_plan(10**8, solver="ap", device="cpu", memory_budget=2**30).solver.block_size == 64

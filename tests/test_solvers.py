@@ -31,6 +31,7 @@ from warmgp.solvers import (
     get_solver,
 )
 from warmgp.solvers.base import Progress, Stall, factor_or_raise
+from warmgp.solvers.cholesky import inverse_from_factor
 
 STEADY_SGD = StochasticGradientDescent(batch_size=40, learning_rate=3.0, momentum=0.5)
 """Its iterations compare: no search for a rate comes in between."""
@@ -601,3 +602,12 @@ def test_five_checks_without_progress_are_the_limit() -> None:
     assert answers == [False] * 5 + [True]
     assert progress.stop_reason == "stagnated"
     assert not progress.result().converged
+
+
+@pytest.mark.parametrize(("n", "block"), [(1, 4), (7, 7), (50, 16), (64, 16), (53, 8), (30, None)])
+def test_inverse_from_a_factor_by_blocks(n: int, block: int | None) -> None:
+    A = torch.randn(n, n + 3, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
+    H = A @ A.T + torch.eye(n, dtype=torch.float64)
+    inverse = inverse_from_factor(torch.linalg.cholesky(H), block)
+    torch.testing.assert_close(inverse, torch.linalg.inv(H), rtol=1e-9, atol=1e-11)
+    assert torch.equal(inverse, inverse.T) or block is None

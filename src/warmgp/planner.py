@@ -25,7 +25,7 @@ import torch
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.kernels import KERNELS, Kernel
 from warmgp.operators import dense_bytes, has_triton
-from warmgp.solvers import ConjugateGradients, Solver, StoppingRule, get_solver
+from warmgp.solvers import AlternatingProjections, ConjugateGradients, Solver, StoppingRule, get_solver
 from warmgp.solvers.base import is_number
 
 LARGE = 50_000
@@ -106,8 +106,11 @@ def make_plan(
         else:
             solver = "cg" if n < LARGE else "ap"
             why.append(f"{solver.upper()}: iterative solves, for {n:,} points.")
+    chosen: Solver
     if solver == "cg" and place.type == "cuda":
-        chosen: Solver = ConjugateGradients(max(100, min(1000, n // 10)), pivot_every=20)
+        chosen = ConjugateGradients(max(100, min(1000, n // 10)), pivot_every=20)
+    elif solver == "ap":
+        chosen = AlternatingProjections(_block_size(n, budget))
     else:
         chosen = get_solver(solver)
     if gradient == "auto":
@@ -166,6 +169,11 @@ def _operator(place: torch.device, number: torch.dtype, stored: bool, exact: boo
     if not exact and place.type == "cuda" and number == torch.float32 and fusable and has_triton():
         return "fused"
     return "dense" if stored else "chunked"
+
+
+def _block_size(n: int, budget: int) -> int:
+    """Rows per block of AP: 1,000, or fewer where the blocks' float64 factors would take over half of the memory."""
+    return max(64, min(1000, budget // (2 * 8 * n) // 8 * 8))
 
 
 def available_memory(device: torch.device) -> int:

@@ -15,7 +15,7 @@ from warmgp.gradient.base import GradientEstimator
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers.base import SolveResult
-from warmgp.solvers.cholesky import CholeskyState
+from warmgp.solvers.cholesky import CholeskyState, inverse_from_factor
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Exact(GradientEstimator):
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
         state = _factor_of(result)
         v = torch.cholesky_solve(targets[:, :1].to(state.factor), state.factor)[:, 0]
-        inverse = torch.cholesky_inverse(state.factor)
+        inverse = inverse_from_factor(state.factor)
         trace = 0.5 * float(v @ v - inverse.diagonal().sum())
 
         def weights(rows: slice, columns: slice) -> Tensor:
