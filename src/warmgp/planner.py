@@ -53,11 +53,12 @@ class Plan:
     why: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        budget = "until the tolerance" if self.rule.max_epochs is None else f"at most {self.rule.max_epochs:g} epochs"
+        budget = "" if self.rule.max_epochs is None else f", at most {self.rule.max_epochs:g} epochs"
+        solving = f"solver {self.solver.name} to tolerance {self.rule.tol:g}{budget}"
         dtype = str(self.dtype).removeprefix("torch.")
         head = (
             f"{self.n_steps} Adam steps of {self.learning_rate:g} from {self.init} hyperparameters; "
-            f"{self.gradient.name} gradient, solver {self.solver.name}, {budget} at tolerance {self.rule.tol:g}; "
+            f"{self.gradient.name} gradient, {'solver cholesky' if self.solver.name == 'cholesky' else solving}; "
             f"{self.operator} operator in {dtype} on {self.device}."
         )
         return " ".join([head, *self.why])

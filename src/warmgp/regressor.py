@@ -49,7 +49,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : {"rbf", "matern12", "matern32", "matern52"} or Kernel
+    kernel : {"matern32", "rbf", "matern12", "matern52"} or Kernel
     ard : bool
         One length scale per input column, or one for all.
     solver : {"auto", "cholesky", "cg", "ap", "sgd"} or Solver

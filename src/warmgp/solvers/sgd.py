@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 RATES = (100.0, 90.0, 80.0, 70.0, 60.0, 50.0, 30.0, 20.0, 10.0, 5.0)
 """The paper's grid. Below it the rate is halved."""
 
+CHECK_EVERY = 8
+"""Iterations between two looks at the residual on a GPU."""
+
 EXPLODED = 10.0
 """Times the residual at the last good iterate: transients of the momentum stay below, divergence does not."""
 
@@ -95,6 +98,7 @@ class StochasticGradientDescent(Solver):
             rate = state.learning_rate if isinstance(state, SGDState) else RATES[0]
         first_search = automatic and state is None
         n, b = operator.n, min(self.batch_size, operator.n)
+        at_once = 1 if operator.device.type == "cpu" else CHECK_EVERY  # a GPU would wait for every look at the residual
         batches: list[Tensor] = []
         momentum = torch.zeros_like(progress.v)
         begin = good = progress.v.clone()
@@ -134,13 +138,14 @@ class StochasticGradientDescent(Solver):
             elif progress.iteration_epochs >= next_snapshot and worst < good_worst:
                 good, good_worst = progress.v.clone(), worst
                 next_snapshot = progress.iteration_epochs + 1.0
-            rows = batches.pop()
-            g = operator.rows_matmul(rows, progress.v) - progress.b[rows]
-            momentum *= self.momentum
-            momentum.index_add_(0, rows, g, alpha=-rate / b)
-            progress.v += momentum
-            progress.r[rows] = -g
-            progress.count(cost)
+            for _ in range(min(len(batches), progress.affordable(b / n, at_once))):
+                rows = batches.pop()
+                g = operator.rows_matmul(rows, progress.v) - progress.b[rows]
+                momentum *= self.momentum
+                momentum.index_add_(0, rows, g, alpha=-rate / b)
+                progress.v += momentum
+                progress.r[rows] = -g
+                progress.count(rows.numel() / n)
         if progress.stop_reason == "budget" and progress.iterations and not progress.checked:
             progress.refresh()  # the estimate is older than the iterate: only the true residual tells
             if not max(progress.norms()) <= begin_worst:
