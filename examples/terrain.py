@@ -3,7 +3,7 @@
     python examples/terrain.py                              # made-up terrain, 10,000 points
     python examples/terrain.py --data heights.npz           # yours: X (rows, 2) longitude, latitude; y height in metres
     python examples/terrain.py --data heights.npz --box 5 17 43 49
-    python examples/terrain.py --data heights.npz --log --n 400000 --device cuda --dtype float32
+    python examples/terrain.py --data heights.npz --log --n 100000 --device cuda
 
 Some points are held out for the scores. The rest becomes a posterior, drawn over the whole map: mean, standard
 deviation and one of the posterior functions. Where the model itself says that it does not know, mean and function are

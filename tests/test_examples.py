@@ -36,7 +36,11 @@ def run(
 
 def check(summary: dict[str, str], picture: np.ndarray) -> None:
     """Finite scores, a share between 0 and 1 near what it should be, and a picture that is not blank."""
-    number = {name: float(re.search(r"-?[\d.]+", summary[name].replace(",", ""))[0]) for name in FIELDS[1:6]}  # type: ignore[index]
+    number = {}
+    for name in FIELDS[1:6]:
+        found = re.search(r"-?[\d.]+", summary[name].replace(",", ""))
+        assert found, f"{name}: {summary[name]}"
+        number[name] = float(found[0])
     assert number["n"] >= 80 and number["fitted in"] > 0
     assert 0 < number["RMSE"] < np.inf and np.isfinite(number["LLH"])
     assert 80 <= number["95% coverage"] <= 100
