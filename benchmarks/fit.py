@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.peers import gpytorch_model, gpytorch_predict, gpytorch_train
 from experiments.common import exact_scores, load, machine, sample_scores, scores, write_json
 from warmgp.gradient import Exact, Pathwise
 from warmgp.hyperparameters import Hyperparameters
@@ -124,30 +125,9 @@ def gpytorch_fit(name: str, data: Data, steps: int) -> dict[str, Any]:
     matched = name == "gpytorch-matched"
     x, y, x_test, y_test = (part.to(torch.float64 if matched else torch.float32) for part in data)
 
-    class Model(gpytorch.models.ExactGP):
-        def __init__(self, likelihood: Any) -> None:
-            super().__init__(x, y, likelihood)
-            self.mean_module = gpytorch.means.ZeroMean()
-            base = gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=x.shape[1])
-            self.covar_module = gpytorch.kernels.ScaleKernel(base)
-
-        def forward(self, inputs: Tensor) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
-
     def fit(n_steps: int) -> tuple[Any, Any]:
-        likelihood = gpytorch.likelihoods.GaussianLikelihood().to(x)
-        model = Model(likelihood).to(x)
-        likelihood.noise = 1.0
-        model.covar_module.outputscale = 1.0
-        model.covar_module.base_kernel.lengthscale = 1.0
-        model.train(), likelihood.train()
-        adam = torch.optim.Adam(model.parameters(), lr=0.1)
-        likelihood_of = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
-        for _ in range(n_steps):
-            adam.zero_grad()
-            loss = -likelihood_of(model(x), y)
-            loss.backward()
-            adam.step()
+        model, likelihood = gpytorch_model(x, y, Hyperparameters.ones(x.shape[1]))
+        gpytorch_train(model, likelihood, x, y, n_steps)
         return model, likelihood
 
     torch.manual_seed(0)
@@ -166,18 +146,15 @@ def gpytorch_fit(name: str, data: Data, steps: int) -> dict[str, Any]:
         model, likelihood = fit(steps)
         torch.cuda.synchronize()
         seconds = time.perf_counter() - began
-        model.eval(), likelihood.eval()
         began = time.perf_counter()
-        with torch.no_grad():
-            prediction = likelihood(model(x_test))
-            test = scores(prediction.mean, prediction.variance, y_test)
-        torch.cuda.synchronize()
+        mean, variance = gpytorch_predict(model, likelihood, x_test)
+        predict_seconds = time.perf_counter() - began
     return {
         "method": name,
         "gpytorch": gpytorch.__version__,
         "seconds": seconds,
-        "predict_seconds": time.perf_counter() - began,
-        **test,
+        "predict_seconds": predict_seconds,
+        **scores(mean, variance, y_test.cpu()),
         "noise_scale": float(likelihood.noise.detach()) ** 0.5,
     }
 

@@ -23,8 +23,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.peers import gpytorch_model, gpytorch_predict, gpytorch_train
 from experiments.common import machine, scores, write_json
 from warmgp.datasets import Split, uci
+from warmgp.hyperparameters import Hyperparameters
 
 METHODS = ("warmgp", "scikit-learn", "gpytorch")
 Predictions = tuple[np.ndarray, np.ndarray]
@@ -54,42 +56,16 @@ def with_sklearn(data: Split, n: int) -> tuple[float, float, Predictions]:
 
 
 def with_gpytorch(data: Split, n: int) -> tuple[float, float, Predictions]:
-    import gpytorch
-
     x, y, x_test = (
         torch.as_tensor(part, dtype=torch.float32) for part in (data.x_train[:n], data.y_train[:n], data.x_test[:1500])
     )
-
-    class Model(gpytorch.models.ExactGP):
-        def __init__(self, likelihood: Any) -> None:
-            super().__init__(x, y, likelihood)
-            self.mean_module = gpytorch.means.ZeroMean()
-            base = gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=x.shape[1])
-            self.covar_module = gpytorch.kernels.ScaleKernel(base)
-
-        def forward(self, inputs: torch.Tensor) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
-
     torch.manual_seed(0)
-    likelihood = gpytorch.likelihoods.GaussianLikelihood()
-    model = Model(likelihood)
-    likelihood.noise = 1.0
-    model.covar_module.outputscale = 1.0
-    model.covar_module.base_kernel.lengthscale = 1.0
-    adam = torch.optim.Adam(model.parameters(), lr=0.1)
-    likelihood_of = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    model, likelihood = gpytorch_model(x, y, Hyperparameters.ones(x.shape[1]))
     began = time.perf_counter()
-    for _ in range(100):
-        adam.zero_grad()
-        loss = -likelihood_of(model(x), y)
-        loss.backward()
-        adam.step()
+    gpytorch_train(model, likelihood, x, y, 100)
     fitted = time.perf_counter()
-    model.eval(), likelihood.eval()
-    with torch.no_grad():
-        prediction = likelihood(model(x_test))
-        mean, std = prediction.mean.numpy(), prediction.variance.sqrt().numpy()
-    return fitted - began, time.perf_counter() - fitted, (mean, std)
+    mean, variance = gpytorch_predict(model, likelihood, x_test)
+    return fitted - began, time.perf_counter() - fitted, (mean.numpy(), variance.sqrt().numpy())
 
 
 def measure(method: str, dataset: str, n: int, folder: str | None) -> dict[str, Any]:

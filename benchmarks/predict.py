@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.peers import gpytorch_model, gpytorch_predict
 from experiments.common import load, machine, write_json
 from warmgp.features import FeaturePrior
 from warmgp.gradient import Pathwise
@@ -45,34 +46,14 @@ def seconds(f: Callable[[], object], repeats: int = 3) -> float:
 
 
 def gpytorch_first(x: Tensor, y: Tensor, x_new: Tensor, theta: Hyperparameters) -> float:
-    import gpytorch
-
-    class Model(gpytorch.models.ExactGP):
-        def __init__(self, likelihood: Any) -> None:
-            super().__init__(x, y, likelihood)
-            self.mean_module = gpytorch.means.ZeroMean()
-            base = gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=x.shape[1])
-            self.covar_module = gpytorch.kernels.ScaleKernel(base)
-
-        def forward(self, inputs: Tensor) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
-
-    def first() -> float:
-        likelihood = gpytorch.likelihoods.GaussianLikelihood().to(x)
-        model = Model(likelihood).to(x)
-        likelihood.noise = float(theta.noise_scale) ** 2
-        model.covar_module.outputscale = float(theta.signal_scale) ** 2
-        model.covar_module.base_kernel.lengthscale = theta.length_scales.to(x)
-        model.eval(), likelihood.eval()
+    """Seconds of a first prediction; one on another model comes before it, for compilation and library start-up."""
+    for _ in range(2):
+        model, likelihood = gpytorch_model(x, y, theta)
         torch.cuda.synchronize()
         began = time.perf_counter()
-        with torch.no_grad():
-            prediction = likelihood(model(x_new))
-            prediction.mean.cpu(), prediction.variance.cpu()
-        return time.perf_counter() - began
-
-    first()  # compilation and library start-up
-    return first()
+        gpytorch_predict(model, likelihood, x_new)
+        seconds = time.perf_counter() - began
+    return seconds
 
 
 def main() -> None:

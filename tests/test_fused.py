@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 import torch
 from torch import Tensor
@@ -284,23 +282,18 @@ def test_evaluated_entries() -> None:
 
 
 # -- solvers on it ---------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Case:
-    solver: Solver
-
-
 @pytest.mark.parametrize(
-    "case",
-    [Case(ConjugateGradients(30)), Case(AlternatingProjections(30)), Case(AlternatingProjections(32, on_device=True))],
+    "solver",
+    [ConjugateGradients(30), AlternatingProjections(30), AlternatingProjections(32, on_device=True)],
     ids=["cg", "ap", "ap on device"],
 )
 @SLOW
 @KINDS
-def test_solvers(kind: str, case: Case) -> None:
+def test_solvers(kind: str, solver: Solver) -> None:
     operator, H = problem(kind, "matern32", 100, 4)
     estimator, generator = Pathwise(5, 500), torch.Generator().manual_seed(0)
     targets = estimator.targets(operator, toy(100, 4)[1].float().to(DEVICE), estimator.draw(operator, generator))
-    result = case.solver.solve(operator, targets, rule=StoppingRule(0.01))
+    result = solver.solve(operator, targets, rule=StoppingRule(0.01))
     b = targets.cpu().double()
     residual = (b - H @ result.solution.cpu().double()).norm(dim=0) / b.norm(dim=0)
     assert result.converged and float(residual[0]) <= 0.0105 and float(residual[1:].mean()) <= 0.0105

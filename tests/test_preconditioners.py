@@ -244,13 +244,20 @@ def test_pivots_give_the_projection_of_the_kernel_at_another_theta() -> None:
     torch.testing.assert_close(1.1**2 * carried.unit_factor @ carried.unit_factor.T, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_dependent_pivots_are_noticed() -> None:
+def test_dependent_pivots_still_make_a_preconditioner() -> None:
+    """Two pivots that have become the same point: K[p, p] is singular but for the jitter, and P is that of one of them."""
     x = points(30)
     x[1] = x[0]
-    operator = OPERATORS["dense"](x, get_kernel("rbf"), THETA)
-    index = torch.tensor([0, 1, 2])
-    carried = Pivots(index, 3).factor_at(operator)
-    assert carried is None or bool(torch.isfinite(carried.solve(right_hand_sides(30))).all())
+    operator, R = OPERATORS["dense"](x, get_kernel("rbf"), THETA), right_hand_sides(30)
+    twice, once = (Pivots(torch.tensor(index), 3).factor_at(operator) for index in ([0, 1, 2], [0, 2]))
+    assert twice is not None and once is not None
+    torch.testing.assert_close(twice.solve(R), once.solve(R), rtol=1e-5, atol=1e-5)
+
+
+def test_pivots_that_have_no_factor_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("warmgp.preconditioners.JITTER", -1e-3)
+    operator = OPERATORS["dense"](points(8).repeat(5, 1), get_kernel("matern32"), THETA)
+    assert Pivots(torch.tensor([0, 8, 1]), 3).factor_at(operator) is None
 
 
 def test_cg_seeks_new_pivots_every_so_often() -> None:

@@ -1,8 +1,8 @@
 """H never stored, and K never formed: products fused on a GPU by Triton, at near the accuracy of float32 arithmetic.
 
 The torch operators write every kernel entry to memory several times; here an entry lives in registers from the
-distance to the product. :mod:`warmgp.operators.triton_kernels` has the kernels and how they keep float32's digits on a
-tensor core; this file prepares their operands. What has no fused form (dense blocks, single columns) comes from the
+distance to the product. :mod:`warmgp.operators.triton_parts` says how the kernels keep float32's digits on a tensor
+core; this file prepares their operands. What has no fused form (dense blocks, single columns) comes from the
 torch path, which is also the reference in tests. Results do not depend on timing: partial sums are added in a fixed
 order.
 """
@@ -19,14 +19,15 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators import triton_kernels as kernels
+from warmgp.operators import triton_gradient, triton_products
 from warmgp.operators.base import Index
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.split import PAD, Columns, Job, Tile, groups_of, largest_bits, multiply, scales, split, splits_for
+from warmgp.operators.triton_parts import ALPHA, PROFILES
 
 LARGEST_SQUARE = 3e4  # |αz|² up to which float16 halves can hold it
 SPLIT_EPS = 2.0**-21  # rounding of a product of halves, relative to its terms
-LENGTH_WEIGHT = {"rbf": 1.0, "matern12": kernels.ALPHA["matern12"], "matern32": 3.0, "matern52": 5.0 / 3.0}
+LENGTH_WEIGHT = {"rbf": 1.0, "matern12": ALPHA["matern12"], "matern32": 3.0, "matern52": 5.0 / 3.0}
 """What the gradient kernel leaves out of −k′(r)/r."""
 
 
@@ -166,7 +167,7 @@ class FusedOperator(ChunkedOperator):
     # -- operands --------------------------------------------------------------------------------------------------
     @property
     def _alpha(self) -> float:
-        return kernels.ALPHA[self.kernel.name]
+        return ALPHA[self.kernel.name]
 
     @property
     def _exact(self) -> bool:
@@ -228,14 +229,14 @@ class FusedOperator(ChunkedOperator):
 
         def launch(job: Job) -> None:
             group = job.group
-            kernels.product[job.grid](
+            triton_products.product[job.grid](
                 mine.row_high, mine.row_low, its.column_high, its.column_low,
                 mine.lines, its.lines, mine.lines.shape[1], its.lines.shape[1],
                 group.high, group.low, group.single,
                 self._nought if rows is None else rows, start,
                 job.out, *job.epilogue, m, its.n - 1, b, job.columns_per_split, group.width,
                 GATHER_ROWS=rows is not None, GATHER_COLUMNS=columns is not None,
-                KERNEL=kernels.PROFILES[self.kernel.name], EXACT=exact, DIM=self.x.shape[1] if exact else 1, D=D,
+                KERNEL=PROFILES[self.kernel.name], EXACT=exact, DIM=self.x.shape[1] if exact else 1, D=D,
                 **job.options,
             )  # fmt: skip
 
@@ -253,10 +254,10 @@ class FusedOperator(ChunkedOperator):
         splits = triton.cdiv(b, per_split)
         out = torch.empty(splits, m, c, device=V.device, dtype=torch.float64)
         for first, used, plain, size in groups_of(c):
-            kernels.product64[(row_tiles, splits)](
+            triton_products.product64[(row_tiles, splits)](
                 mine.lines, self._points.lines, mine.lines.shape[1], self._points.lines.shape[1], V,
                 self._nought if rows is None else rows, start, out, m, self.n - 1, b, per_split, c, first, used,
-                GATHER_ROWS=rows is not None, GATHER_COLUMNS=gather, KERNEL=kernels.PROFILES[self.kernel.name],
+                GATHER_ROWS=rows is not None, GATHER_COLUMNS=gather, KERNEL=PROFILES[self.kernel.name],
                 DIM=self.x.shape[1], S=size, PLAIN=plain, BM=BM, BN=BN, num_warps=4,
             )  # fmt: skip
         return out.sum(0).mul_(self.signal_variance)
@@ -271,12 +272,12 @@ class FusedOperator(ChunkedOperator):
         n_tiles = triton.cdiv(self.n, BM)
         splits = splits_for(triton.cdiv(n_tiles, 2), n_tiles)
         out = torch.zeros(n_tiles, splits, 1 + d, device=self.device)
-        kernels.gradient[(n_tiles, splits)](
+        triton_gradient.gradient[(n_tiles, splits)](
             points.row_high, points.row_low, points.column_high, points.column_low,
             points.lines, points.lines.shape[1],
             left.high, left.low, left.single, right.high, right.low, right.single,
             out, self.n, n_tiles, splits,
-            KERNEL=kernels.PROFILES[self.kernel.name], EXACT=points.exact, DIM=d, D=points.row_high.shape[1],
+            KERNEL=PROFILES[self.kernel.name], EXACT=points.exact, DIM=d, D=points.row_high.shape[1],
             S=left.size, PLAIN=left.plain, SYMMETRIC=symmetric, BM=BM, num_warps=4,
         )  # fmt: skip
         self.entries_evaluated += self.n * (self.n + 1) // 2
@@ -292,10 +293,10 @@ class FusedOperator(ChunkedOperator):
         splits = triton.cdiv(n, per_split)
         signal = torch.empty(splits, n, device=self.device)
         out = torch.empty(splits, n, D, device=self.device)
-        kernels.gradient_rows[(row_tiles, splits)](
+        triton_gradient.gradient_rows[(row_tiles, splits)](
             points.row_high, points.row_low, points.column_high, points.column_low,
             left.high, left.low, left.single, right.high, right.low, right.single, signal, out, n, per_split,
-            KERNEL=kernels.PROFILES[self.kernel.name], D=D, S=left.size, PLAIN=left.plain, SYMMETRIC=symmetric,
+            KERNEL=PROFILES[self.kernel.name], D=D, S=left.size, PLAIN=left.plain, SYMMETRIC=symmetric,
             BM=tile.rows, BN=tile.columns, STAGES=tile.stages, num_warps=tile.warps,
         )  # fmt: skip
         self.entries_evaluated += n * n
@@ -308,9 +309,9 @@ class FusedOperator(ChunkedOperator):
 
 def cannot_fuse(x: Tensor, kernel: Kernel) -> str:
     """Why the fused operator cannot be used for these inputs and that kernel; empty where it can."""
-    if kernel.name not in kernels.PROFILES or type(kernel).__module__ != "warmgp.kernels":
+    if kernel.name not in PROFILES or type(kernel).__module__ != "warmgp.kernels":
         return f"there is no fused form of the kernel {kernel!r}"
-    if x.device.type != "cuda" and type(kernels.product).__name__ != "InterpretedFunction":
+    if x.device.type != "cuda" and type(triton_products.product).__name__ != "InterpretedFunction":
         return f"it needs a CUDA device, and x is on {x.device}"
     if x.dtype not in (torch.float32, torch.float64):
         return f"it computes in float32 or float64, and x is {x.dtype}"

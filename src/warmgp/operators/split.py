@@ -13,7 +13,7 @@ import torch
 import triton
 from torch import Tensor
 
-from warmgp.operators import triton_kernels as kernels
+from warmgp.operators import triton_columns
 
 PAD = 128  # rows of every operand are padded to a multiple of this: no tile is higher
 GROUP = 64
@@ -53,7 +53,7 @@ def largest_bits(V: Tensor) -> Tensor:
     bits = torch.zeros(c, dtype=torch.int32, device=V.device)
     rows = 64 * triton.cdiv(triton.cdiv(n, 64), 1024)
     width = triton.next_power_of_2(max(2, c))
-    kernels.column_largest[(triton.cdiv(n, rows),)](V, bits, n, c, rows, C=width, BM=64 if width <= 128 else 16)
+    triton_columns.column_largest[(triton.cdiv(n, rows),)](V, bits, n, c, rows, C=width, BM=64 if width <= 128 else 16)
     return bits
 
 
@@ -81,7 +81,7 @@ def split(V: Tensor, bits: Tensor, padded: int, gain: Tensor | None = None) -> l
     for first, used, plain, S in groups_of(c):
         high, low = (torch.empty(padded, S, device=V.device, dtype=torch.float16) for _ in range(2))
         single = torch.empty(padded if plain else 0, device=V.device, dtype=torch.float32)
-        kernels.split_columns[(triton.cdiv(padded, 64),)](
+        triton_columns.split_columns[(triton.cdiv(padded, 64),)](
             V, bits, bits if gain is None else gain, high, low, single, n, padded, c, first + plain,
             WEIGHTED=gain is not None, S=S, PLAIN=plain, BM=64,
         )  # fmt: skip
@@ -146,7 +146,7 @@ def multiply(
         way = 2 if add_to is not None else int(own is not None)
         launch(Job(group, tile, (row_tiles, splits), per_split, parts, epilogue, final, add_to is not None, way))
         if not final:
-            kernels.combine[(triton.cdiv(m, 4),)](
+            triton_columns.combine[(triton.cdiv(m, 4),)](
                 parts, *epilogue, out, m, group.width, splits,
                 NOISE=own is not None, W=triton.next_power_of_2(max(2, group.width)), BM=4,
             )  # fmt: skip

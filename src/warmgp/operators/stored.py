@@ -16,10 +16,11 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators import triton_kernels as kernels
+from warmgp.operators import triton_products
 from warmgp.operators.base import Index
 from warmgp.operators.fused import FusedOperator
 from warmgp.operators.split import Job, Tile, multiply
+from warmgp.operators.triton_parts import PROFILES
 
 
 class StoredOperator(FusedOperator):
@@ -41,10 +42,10 @@ class StoredOperator(FusedOperator):
         H = torch.empty(n + 1, width, device=self.device)
         H[n], H[:, n:] = 0.0, 0.0
         tiles = triton.cdiv(n, BM)
-        kernels.fill[(tiles, tiles)](
+        triton_products.fill[(tiles, tiles)](
             points.row_high, points.row_low, points.column_high, points.column_low,
             points.lines, points.lines.shape[1], H, width, self.signal_variance / 256.0, n,
-            KERNEL=kernels.PROFILES[self.kernel.name], EXACT=points.exact, DIM=self.x.shape[1] if points.exact else 1,
+            KERNEL=PROFILES[self.kernel.name], EXACT=points.exact, DIM=self.x.shape[1] if points.exact else 1,
             D=points.row_high.shape[1], BM=BM, num_warps=4,
         )  # fmt: skip
         self.entries_evaluated += n * n
@@ -73,7 +74,7 @@ class StoredOperator(FusedOperator):
 
         def launch(job: Job) -> None:
             group = job.group
-            kernels.stored_product[job.grid](
+            triton_products.stored_product[job.grid](
                 H, H.stride(0), gain, group.high, group.low, group.single, first,
                 job.out, *job.epilogue, self.n, b, job.columns_per_split, group.width,
                 ALIGN=align, **job.options,

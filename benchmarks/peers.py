@@ -1,0 +1,54 @@
+"""GPyTorch as the benchmarks use it: one model for all, Matérn-3/2, one length scale per input, zero mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+
+
+def gpytorch_model(x: Tensor, y: Tensor, theta: Hyperparameters) -> tuple[Any, Any]:
+    """(model, likelihood) at θ, in the dtype and on the device of x."""
+    import gpytorch
+
+    class Model(gpytorch.models.ExactGP):
+        def __init__(self, likelihood: Any) -> None:
+            super().__init__(x, y, likelihood)
+            self.mean_module = gpytorch.means.ZeroMean()
+            base = gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=x.shape[1])
+            self.covar_module = gpytorch.kernels.ScaleKernel(base)
+
+        def forward(self, inputs: Tensor) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
+
+    likelihood = gpytorch.likelihoods.GaussianLikelihood().to(x)
+    model = Model(likelihood).to(x)
+    likelihood.noise = float(theta.noise_scale) ** 2
+    model.covar_module.outputscale = float(theta.signal_scale) ** 2
+    model.covar_module.base_kernel.lengthscale = theta.length_scales.to(x)
+    return model, likelihood
+
+
+def gpytorch_train(model: Any, likelihood: Any, x: Tensor, y: Tensor, steps: int) -> None:
+    """Adam steps of 0.1 on the marginal likelihood."""
+    import gpytorch
+
+    model.train(), likelihood.train()
+    adam = torch.optim.Adam(model.parameters(), lr=0.1)
+    likelihood_of = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    for _ in range(steps):
+        adam.zero_grad()
+        loss = -likelihood_of(model(x), y)
+        loss.backward()
+        adam.step()
+
+
+def gpytorch_predict(model: Any, likelihood: Any, x_new: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of observations, on the CPU."""
+    model.eval(), likelihood.eval()
+    with torch.no_grad():
+        prediction = likelihood(model(x_new))
+        return prediction.mean.cpu(), prediction.variance.cpu()
