@@ -245,7 +245,7 @@ def test_pivots_give_the_projection_of_the_kernel_at_another_theta() -> None:
 
 
 def test_dependent_pivots_still_make_a_preconditioner() -> None:
-    """Two pivots that have become the same point: K[p, p] is singular but for the jitter, and P is that of one of them."""
+    """Two pivots that are one point: K[p, p] is singular but for the jitter, and P is that of one of them."""
     x = points(30)
     x[1] = x[0]
     operator, R = OPERATORS["dense"](x, get_kernel("rbf"), THETA), right_hand_sides(30)
