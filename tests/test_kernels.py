@@ -82,6 +82,26 @@ def test_length_weight_at_zero_is_minus_the_second_derivative_or_zero(
 
 
 @NAMES
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_evaluate_is_profile_and_weight(name: str, dtype: torch.dtype) -> None:
+    kernel, r = get_kernel(name), torch.cat([torch.zeros(2), torch.linspace(0.001, 9.0, 50)]).to(dtype).view(4, 13)
+    k, weight = kernel.evaluate(r.clone(), torch.empty_like(r))
+    tolerance = 1e-6 if dtype == torch.float32 else 1e-14
+    torch.testing.assert_close(k, kernel.profile(r), rtol=tolerance, atol=0.0)
+    torch.testing.assert_close(weight, kernel.length_weight(r), rtol=tolerance, atol=0.0)
+    assert k.data_ptr() != weight.data_ptr()
+
+
+def test_evaluate_follows_functions_of_ones_own() -> None:
+    class Doubled(Matern32):
+        def profile(self, r: torch.Tensor) -> torch.Tensor:
+            return 2.0 * super().profile(r)
+
+    r = torch.ones(1, 3)
+    assert torch.equal(Doubled().evaluate(r.clone(), torch.empty_like(r))[0], Doubled().profile(r))
+
+
+@NAMES
 def test_nothing_writes_into_the_distances(name: str) -> None:
     r = grid()
     kernel, before = get_kernel(name), r.clone()

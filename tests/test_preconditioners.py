@@ -16,6 +16,7 @@ from warmgp.kernels import KERNELS, get_kernel
 from warmgp.operators import OPERATORS, DenseOperator, KernelOperator
 from warmgp.preconditioners import PivotedCholesky, Pivots, pivoted_cholesky
 from warmgp.solvers import ConjugateGradients, StoppingRule
+from warmgp.solvers.cg import CGState
 
 NU = {"rbf": math.inf, "matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 NAMES = pytest.mark.parametrize("name", list(KERNELS))
@@ -268,9 +269,10 @@ def test_cg_seeks_new_pivots_every_so_often() -> None:
         result = solver.solve(operator.at(theta), b, rule=StoppingRule(1e-6), state=state)
         state = result.state
         assert result.converged
-        ages.append(state.pivots.age)
+        ages.append(state.preconditioner.pivots.age)
     assert ages == [0, 1, 2, 0, 1, 2, 0]
-    resumed = solver.solve(operator.at(theta), b, rule=StoppingRule(1e-6), state=Pivots(state.pivots.index, 10, 1))
-    assert resumed.state.pivots.age == 2
-    other = solver.solve(operator.at(theta), b, rule=StoppingRule(1e-6), state=Pivots(state.pivots.index, 9, 1))
-    assert other.state.pivots.age == 0  # another rank was asked for
+    index = state.preconditioner.pivots.index
+    resumed = solver.solve(operator.at(theta), b, rule=StoppingRule(1e-6), state=CGState(Pivots(index, 10, 1)))
+    assert resumed.state.preconditioner.pivots.age == 2
+    other = solver.solve(operator.at(theta), b, rule=StoppingRule(1e-6), state=CGState(Pivots(index, 9, 1)))
+    assert other.state.preconditioner.pivots.age == 0  # another rank was asked for

@@ -31,7 +31,7 @@ from warmgp.solvers import (
     get_solver,
 )
 from warmgp.solvers.base import Progress, Stall, factor_or_raise
-from warmgp.solvers.cholesky import inverse_from_factor
+from warmgp.triangular import inverse_from_factor
 
 STEADY_SGD = StochasticGradientDescent(batch_size=40, learning_rate=3.0, momentum=0.5)
 """Its iterations compare: no search for a rate comes in between."""

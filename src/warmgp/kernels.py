@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,13 @@ class Kernel(ABC):
     name: ClassVar[str]
     smooth_at_zero: ClassVar[bool] = True  # whether k(r) − 1 = O(r²), so that rounding in r² near 0 is harmless
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A kernel with functions of its own does not inherit another one's shortcut for them."""
+        super().__init_subclass__(**options)
+        own = vars(cls)
+        if ("profile" in own or "length_weight" in own) and "evaluate" not in own:
+            cls.evaluate = Kernel.evaluate  # type: ignore[method-assign]
+
     @abstractmethod
     def profile(self, r: Tensor) -> Tensor:
         """k(r)."""
@@ -41,6 +48,10 @@ class Kernel(ABC):
     @abstractmethod
     def length_weight(self, r: Tensor) -> Tensor:
         """ω(r) = −k′(r)/r, zero where r = 0 if the limit is not finite."""
+
+    def evaluate(self, r: Tensor, work: Tensor) -> tuple[Tensor, Tensor]:
+        """(k(r), ω(r)), which may be written over r and over ``work`` of the same shape: for tiles in a hurry."""
+        return self.profile(r), self.length_weight(r)
 
     @abstractmethod
     def spectral_log_density(self, omega: Tensor) -> Tensor:
@@ -64,6 +75,10 @@ class RBF(Kernel):
 
     def length_weight(self, r: Tensor) -> Tensor:
         return torch.exp(-0.5 * r * r)
+
+    def evaluate(self, r: Tensor, work: Tensor) -> tuple[Tensor, Tensor]:
+        k = torch.mul(r, r, out=work).mul_(-0.5).exp_()
+        return r.copy_(k), k
 
     def spectral_log_density(self, omega: Tensor) -> Tensor:
         d = omega.shape[-1]
@@ -107,6 +122,11 @@ class Matern12(Matern):
         coincident = r == 0
         return torch.exp(-r).div_(r.masked_fill(coincident, 1.0)).masked_fill_(coincident, 0.0)
 
+    def evaluate(self, r: Tensor, work: Tensor) -> tuple[Tensor, Tensor]:
+        k = torch.neg(r, out=work).exp_()
+        coincident = r == 0
+        return k, torch.div(k, r, out=r).masked_fill_(coincident, 0.0)
+
 
 class Matern32(Matern):
     """Matérn-3/2, k(r) = (1 + √3 r) exp(−√3 r): the paper's kernel."""
@@ -123,6 +143,11 @@ class Matern32(Matern):
 
     def length_weight(self, r: Tensor) -> Tensor:
         return torch.exp(r * -math.sqrt(3.0)).mul_(3.0)
+
+    def evaluate(self, r: Tensor, work: Tensor) -> tuple[Tensor, Tensor]:
+        a = r.mul_(math.sqrt(3.0))
+        e = torch.neg(a, out=work).exp_()
+        return torch.addcmul(e, a, e, out=a), e.mul_(3.0)
 
 
 class Matern52(Matern):
@@ -142,6 +167,13 @@ class Matern52(Matern):
     def length_weight(self, r: Tensor) -> Tensor:
         a = r * math.sqrt(5.0)
         return torch.exp(-a).mul_(a.add_(1.0)).mul_(5.0 / 3.0)
+
+    def evaluate(self, r: Tensor, work: Tensor) -> tuple[Tensor, Tensor]:
+        a = r.mul_(math.sqrt(5.0))
+        e = torch.neg(a, out=work).exp_()
+        square = (a * a).mul_(e).div_(3.0)
+        linear = torch.addcmul(e, a, e, out=e)
+        return torch.add(square, linear, out=a), linear.mul_(5.0 / 3.0)
 
 
 KERNELS: dict[str, Kernel] = {k.name: k for k in (RBF(), Matern12(), Matern32(), Matern52())}

@@ -33,7 +33,9 @@ from warmgp.planner import Plan
 from warmgp.posterior import Posterior
 from warmgp.preconditioners import PivotedCholesky, Pivots
 from warmgp.solvers import SOLVERS, Solver, StoppingRule
+from warmgp.solvers.cg import CGState
 from warmgp.solvers.sgd import SGDState
+from warmgp.stale_factor import StaleFactor
 from warmgp.training import StepRecord, TrainingState
 
 FORMAT_VERSION = 1
@@ -229,9 +231,12 @@ def write_checkpoint(path: str | os.PathLike[str], state: TrainingState, random:
         tensors["probes"] = draw
     elif draw is not None:
         raise ValueError(f"a checkpoint cannot hold probes of kind {type(draw).__name__}")
-    pivots = state.solver_state.pivots if isinstance(state.solver_state, PivotedCholesky) else None
+    cg = state.solver_state if isinstance(state.solver_state, CGState) else CGState()
+    pivots = cg.preconditioner.pivots if isinstance(cg.preconditioner, PivotedCholesky) else None
     if pivots is not None:
         tensors["pivots"] = pivots.index
+    if isinstance(cg.preconditioner, StaleFactor):
+        tensors["factor_theta"] = cg.preconditioner.origin.theta.vector
     content = {
         "step": state.step,
         "adam_t": state.adam.t,
@@ -239,6 +244,7 @@ def write_checkpoint(path: str | os.PathLike[str], state: TrainingState, random:
         "history": history_to_json(state.history),
         # what else solvers keep belongs to the last θ and is rebuilt at the next one anyway
         "pivots": [pivots.rank, pivots.age] if pivots is not None else None,
+        "spent": cg.spent,
         "learning_rate": state.solver_state.learning_rate if isinstance(state.solver_state, SGDState) else None,
         "plan": plan_to_json(plan),
         "fingerprint": mark,
@@ -264,7 +270,9 @@ def read_checkpoint(
     theta = tensors.get("solution_theta")
     solver_state: Any = SGDState(content["learning_rate"]) if content["learning_rate"] is not None else None
     if "pivots" in there:
-        solver_state = Pivots(there["pivots"], *content["pivots"])
+        solver_state = CGState(Pivots(there["pivots"], *content["pivots"]), content["spent"])
+    if "factor_theta" in tensors:
+        solver_state = CGState(Hyperparameters.from_vector(tensors["factor_theta"]), content["spent"])
     state = TrainingState(
         step=content["step"],
         nu=tensors["nu"],

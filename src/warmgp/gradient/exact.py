@@ -15,7 +15,8 @@ from warmgp.gradient.base import GradientEstimator
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers.base import SolveResult
-from warmgp.solvers.cholesky import CholeskyState, inverse_from_factor
+from warmgp.solvers.cholesky import CholeskyState
+from warmgp.triangular import inverse_from_factor, solve_with_factor
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Exact(GradientEstimator):
 
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
         state = _factor_of(result)
-        v = torch.cholesky_solve(targets[:, :1].to(state.factor), state.factor)[:, 0]
+        v = solve_with_factor(state.factor, targets[:, :1].to(state.factor))[:, 0]
         inverse = inverse_from_factor(state.factor)
         trace = 0.5 * float(v @ v - inverse.diagonal().sum())
 
@@ -51,7 +52,7 @@ class Exact(GradientEstimator):
         """L(θ) in float64."""
         factor = _factor_of(result).factor
         y = targets[:, 0].to(factor)
-        return log_marginal_likelihood(y, torch.cholesky_solve(y[:, None], factor)[:, 0], factor)
+        return log_marginal_likelihood(y, solve_with_factor(factor, y[:, None])[:, 0], factor)
 
 
 def log_marginal_likelihood(y: Tensor, v: Tensor, factor: Tensor) -> float:

@@ -21,6 +21,7 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.distances import distances
+from warmgp.operators.scratch import Scratch
 
 Index = slice | Tensor
 """Rows or columns: a slice with explicit bounds, or an int64 tensor."""
@@ -37,8 +38,8 @@ def ranges(n: int, size: int) -> Iterator[slice]:
 
 
 def default_tile_entries(device: torch.device) -> int:
-    """Kernel entries held at once: few parallel regions and little memory on a CPU, enough work for a GPU."""
-    return 2**21 if device.type == "cpu" else 2**26
+    """Kernel entries held at once: what a CPU's caches hold with the few copies that are made, enough work for a GPU."""
+    return 2**19 if device.type == "cpu" else 2**26
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +91,7 @@ class KernelOperator(ABC):
         self._centre = x.mean(0)
         self._z = self._scaled(x)  # (n, d)
         self._largest = float(self._z.square().sum(1).max())  # max |z|²
+        self._scratch = Scratch(x)
 
     # -- what it is ------------------------------------------------------------------------------------------------
     @property
@@ -149,14 +151,19 @@ class KernelOperator(ABC):
 
     def kernel_between(self, x_new: Tensor) -> Tensor:
         """K(x, x_new), (n, m), dense: for exact variances at few points."""
-        return self._profile(self._z, self._scaled(x_new))
+        self.entries_evaluated += self.n * x_new.shape[0]
+        r = distances(self._z, self._scaled(x_new), exact=self._exact)
+        return self.kernel.profile(r).mul_(self.signal_variance)
 
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
         """K(x_new, x) V, (m, c), in tiles."""
         z_new = self._scaled(x_new)
         out = V.new_zeros(x_new.shape[0], V.shape[1])
         for rows, columns in self._tiles(x_new.shape[0]):
-            out[rows] += self._profile(z_new[rows], self._z[columns]) @ V[columns]
+            tile, work = (self._scratch.tile(name, index_size(rows), index_size(columns)) for name in ("out", "work"))
+            r = distances(z_new[rows], self._z[columns], exact=self._exact, out=tile, work=work)
+            self.entries_evaluated += r.numel()
+            out[rows].addmm_(self.kernel.evaluate(r, work)[0].mul_(self.signal_variance), V[columns])
         return out
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
@@ -173,12 +180,21 @@ class KernelOperator(ABC):
         A, B : Tensor, (n, c)
         weights : Tensor, (c,)
         """
-        A = A * weights.to(A)
-        trace = float((A.double() * B.double()).sum())
-        return self.gradient_from_weights(lambda rows, columns: A[rows] @ B[columns].T, trace)
+        left = A * weights.to(A)
+        trace = float((left.double() * B.double()).sum())
+        if A is not B:  # G + Gᵀ as one product
+            left, right = torch.cat([left, B], 1).div_(2), torch.cat([B, left], 1)
+        else:
+            right = B
+
+        def G(rows: slice, columns: slice) -> Tensor:
+            tile = self._scratch.tile("G", index_size(rows), index_size(columns))
+            return torch.mm(left[rows], right[columns].T, out=tile)
+
+        return self.gradient_from_weights(G, trace)
 
     def gradient_from_weights(self, weights: Callable[[slice, slice], Tensor], trace: float) -> Tensor:
-        """∂/∂θ Σ_ij G_ij H_ij(θ), for G given by tiles: ``weights(rows, columns)`` is G[rows, columns].
+        """∂/∂θ Σ_ij G_ij H_ij(θ), for a symmetric G given by tiles: ``weights(rows, columns)`` is G[rows, columns].
 
         ``trace`` is Σ_i G_ii, all that the noise needs. With W = G∘ω(r) the length scales need only
         Σ_ij W_ij (z_i − z_j)² = Σ_i z_i² (W1)_i + Σ_j z_j² (Wᵀ1)_j − 2 Σ_i z_i (Wz)_i, so a tile costs one product
@@ -191,23 +207,22 @@ class KernelOperator(ABC):
         precise = torch.float64 if self._largest > 1e3 else self.dtype  # the sum over W cancels by a factor of |z|²
         z1 = torch.cat([self._z.new_ones(self.n, 1), self._z], 1).to(precise)  # (n, 1 + d)
         for rows, columns in self._upper_tiles():
-            r = self._distances(rows, columns)
+            k, W = self._evaluate(rows, columns)
             G = weights(rows, columns)
-            if columns.start > rows.start:  # H is symmetric: the tile across the diagonal goes along
-                G = G + weights(columns, rows).T
-            signal += (G * self.kernel.profile(r)).sum(dtype=torch.float64)
-            W = self.kernel.length_weight(r).mul_(G)
+            times = 2.0 if columns.start > rows.start else 1.0  # the tile across the diagonal goes along
+            W.mul_(G)
+            signal += times * k.mul_(G).sum()
             if self._exact_differences:
-                for k in range(d):
-                    difference = self._z[rows, k, None] - self._z[columns, k]
-                    lengths[k] += difference.square_().mul_(W).sum(dtype=torch.float64)
+                for j in range(d):
+                    difference = self._z[rows, j, None] - self._z[columns, j]
+                    lengths[j] += times * difference.square_().mul_(W).sum()
                 continue
             if columns.start == rows.start:  # a point with itself: zero by (z_i − z_i)², whatever its weight
                 W.diagonal().zero_()
             Wz = (W.to(precise) @ z1[columns]).double()  # (b, 1 + d)
             column_sums = W.sum(0, dtype=precise).double()  # (b',)
             zr, zc = self._z[rows].double(), self._z[columns].double()
-            lengths += Wz[:, 0] @ zr.square() + column_sums @ zc.square() - 2.0 * (zr * Wz[:, 1:]).sum(0)
+            lengths += times * (Wz[:, 0] @ zr.square() + column_sums @ zc.square() - 2.0 * (zr * Wz[:, 1:]).sum(0))
         per_input = self.signal_variance * lengths.cpu()
         ell = self.theta.length_scales
         gradient_lengths = per_input / ell if ell.numel() == d else per_input.sum(0, keepdim=True) / ell
@@ -236,22 +251,25 @@ class KernelOperator(ABC):
             for j in range(i, self.n, side)
         )
 
-    def _profile(self, za: Tensor, zb: Tensor) -> Tensor:
-        """signal² k(r) between two sets of scaled inputs; counted."""
-        self.entries_evaluated += za.shape[0] * zb.shape[0]
-        return self.kernel.profile(distances(za, zb, exact=self._exact)).mul_(self.signal_variance)
-
     def _kernel(self, rows: Index, columns: Index) -> Tensor:
-        """K[rows, columns]."""
+        """K[rows, columns], a matrix of its own."""
         self.entries_evaluated += index_size(rows) * index_size(columns)
-        return self.kernel.profile(self._distances(rows, columns, count=False)).mul_(self.signal_variance)
-
-    def _distances(self, rows: Index, columns: Index, *, count: bool = True) -> Tensor:
-        if count:
-            self.entries_evaluated += index_size(rows) * index_size(columns)
         r = distances(self._z[rows], self._z[columns], exact=self._exact)
         _zero_own(r, rows, columns)
-        return r
+        return self.kernel.profile(r).mul_(self.signal_variance)
+
+    def _kernel_tile(self, rows: Index, columns: Index) -> Tensor:
+        """K[rows, columns], in memory that the next tile will overwrite."""
+        return self._evaluate(rows, columns)[0].mul_(self.signal_variance)
+
+    def _evaluate(self, rows: Index, columns: Index) -> tuple[Tensor, Tensor]:
+        """(k(r), ω(r)) of a tile, in memory that the next tile will overwrite."""
+        height, width = index_size(rows), index_size(columns)
+        self.entries_evaluated += height * width
+        out, work = self._scratch.tile("out", height, width), self._scratch.tile("work", height, width)
+        r = distances(self._z[rows], self._z[columns], exact=self._exact, out=out, work=work)
+        _zero_own(r, rows, columns)
+        return self.kernel.evaluate(r, work)
 
     @property
     def _exact_differences(self) -> bool:

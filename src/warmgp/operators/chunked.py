@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from warmgp.operators.base import Index, KernelOperator, index_size, ranges
@@ -13,22 +14,22 @@ class ChunkedOperator(KernelOperator):
     def matmul(self, V: Tensor) -> Tensor:
         out = self.noise_variance * V
         for rows, columns in self._upper_tiles():
-            tile = self._kernel(rows, columns)
-            out[rows] += tile @ V[columns]
+            tile = self._kernel_tile(rows, columns)
+            out[rows].addmm_(tile, V[columns])
             if columns.start > rows.start:  # K is symmetric: the same tile serves across the diagonal
-                out[columns] += tile.T @ V[rows]
+                out[columns].addmm_(tile.T, V[rows])
         return out
 
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
         out = self.noise_variance * V[index]
         for columns in self._strips(index):
-            out += self._kernel(index, columns) @ V[columns]
+            out.addmm_(self._kernel_tile(index, columns), V[columns])
         return out
 
     def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
         out = W.new_empty(self.n, W.shape[1])
         for rows in self._strips(index):
-            out[rows] = self._kernel(rows, index) @ W
+            torch.mm(self._kernel_tile(rows, index), W, out=out[rows])
         if isinstance(index, slice):
             out[index] += self.noise_variance * W
         else:

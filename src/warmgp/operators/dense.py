@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import torch
 from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import Index, KernelOperator
+from warmgp.operators.tall import tall_product
 
 
 class DenseOperator(KernelOperator):
@@ -16,18 +19,27 @@ class DenseOperator(KernelOperator):
     def __init__(self, x: Tensor, kernel: Kernel, theta: Hyperparameters, *, tile_entries: int | None = None) -> None:
         super().__init__(x, kernel, theta, tile_entries=tile_entries)
         self._H: Tensor | None = None
+        self._memory: Tensor | None = None  # of an H that is not needed any more
+
+    def at(self, theta: Hyperparameters) -> Self:
+        """As for every operator; this one hands over its memory, and would evaluate H again if it were used again."""
+        other = super().at(theta)
+        other._memory, self._H, self._memory = self._H if self._memory is None else self._memory, None, None
+        return other
 
     @property
     def H(self) -> Tensor:
         """The whole matrix, (n, n). Do not write into it."""
         if self._H is None:
-            H = torch.empty(self.shape, dtype=self.dtype, device=self.device)
+            H = self._memory
+            if H is None:
+                H = torch.empty(self.shape, dtype=self.dtype, device=self.device)
             for rows, columns in self._upper_tiles():
-                tile = self._kernel(rows, columns)
+                tile = self._kernel_tile(rows, columns)
                 H[rows, columns] = tile
                 H[columns, rows] = tile.T
             H.diagonal().add_(self.noise_variance)
-            self._H = H
+            self._H, self._memory = H, None
         return self._H
 
     def take(self) -> Tensor:
@@ -36,13 +48,13 @@ class DenseOperator(KernelOperator):
         return H
 
     def matmul(self, V: Tensor) -> Tensor:
-        return self.H @ V
+        return tall_product(self.H, V)
 
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
-        return self.H[index] @ V
+        return tall_product(self.H[index], V)
 
     def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
-        return self.H[index].T @ W  # H is symmetric, and its rows are contiguous
+        return tall_product(self.H[index].T, W)  # H is symmetric, and its rows are contiguous
 
     def block(self, index: Index) -> Tensor:
         return self.H[index][:, index].clone()

@@ -11,19 +11,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+FEW = 6
+"""Inputs up to which a pass over memory per input is faster on a CPU than a reduction per pair."""
 
-def distances(a: Tensor, b: Tensor, *, exact: bool) -> Tensor:
+
+def distances(a: Tensor, b: Tensor, *, exact: bool, out: Tensor | None = None, work: Tensor | None = None) -> Tensor:
     """|a_i − b_j| for a of (p, d) and b of (q, d); (p, q).
 
-    Centre the points before calling with ``exact=False``.
+    Centre the points before calling with ``exact=False``. ``out`` receives the result and ``work``, of the same shape,
+    is overwritten, where given.
     """
-    if exact:
-        if a.device.type == "cpu":
-            return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
-        square = (a[:, :1] - b[:, 0]).square_()  # on GPUs one pass per input beats cdist's reduction per pair
-        for j in range(1, a.shape[1]):
-            difference = a[:, j, None] - b[:, j]
-            square.addcmul_(difference, difference)
-        return square.sqrt_()
-    square = torch.addmm(b.square().sum(1), a, b.T, alpha=-2.0)
-    return square.add_(a.square().sum(1, keepdim=True)).clamp_min_(0.0).sqrt_()
+    if out is None:
+        out = a.new_empty(a.shape[0], b.shape[0])
+    if not exact:
+        square = torch.addmm(b.square().sum(1), a, b.T, alpha=-2.0, out=out)
+        return square.add_(a.square().sum(1, keepdim=True)).clamp_min_(0.0).sqrt_()
+    if a.device.type == "cpu" and a.shape[1] > FEW:
+        return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+    square = torch.sub(a[:, :1], b[:, 0], out=out).square_()
+    for j in range(1, a.shape[1]):
+        difference = torch.sub(a[:, j, None], b[:, j], out=work)
+        square.addcmul_(difference, difference)
+    return square.sqrt_()

@@ -17,6 +17,7 @@ from warmgp.graphs import Recorded
 from warmgp.operators.base import KernelOperator, Origin, ranges
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count, factor_or_raise
+from warmgp.triangular import solve_with_factor
 
 
 @dataclass
@@ -132,7 +133,7 @@ class AlternatingProjections(Solver):
                 return
             if carried and progress.checked:  # r was just replaced by the true residual: survey that one
                 continue
-            step = torch.cholesky_solve(progress.r[rows], state.get(operator, worst_block, rows))
+            step = solve_with_factor(state.get(operator, worst_block, rows), progress.r[rows])
             progress.v[rows] += step
             progress.r -= operator.columns_matmul(rows, step)
             progress.count(cost)

@@ -8,20 +8,48 @@ import torch
 from torch import Tensor
 
 from warmgp.graphs import Recorded
+from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
 from warmgp.preconditioners import PivotedCholesky, Pivots
 from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count
+from warmgp.stale_factor import StaleFactor
 
 CHECK_EVERY = 8
 """Iterations between two looks at the residual on a GPU."""
+
+FREE = 3
+"""Iterations of a solve that no new factor would save."""
+
+Preconditioner = PivotedCholesky | StaleFactor
+
+
+@dataclass(frozen=True)
+class CGState:
+    """What the next solve may reuse.
+
+    Attributes
+    ----------
+    preconditioner
+        P⁻¹ of this θ or, with a whole factor, of an earlier one; or what it is rebuilt from after a resume: the pivots,
+        or the θ of the factor.
+    spent : int
+        Iterations beyond ``FREE`` a solve since the last whole factor.
+    """
+
+    preconditioner: Preconditioner | Pivots | Hyperparameters | None = None
+    spent: int = 0
 
 
 @dataclass(frozen=True)
 class ConjugateGradients(Solver):
     """CG with a pivoted-Cholesky preconditioner. An iteration is one product with H: one epoch.
 
-    The preconditioner is returned as the state and reused while the length scales stay the same. On a GPU the residual
+    The preconditioner is returned in the state and reused while the length scales stay the same. On a GPU the residual
     is looked at every ``CHECK_EVERY`` iterations only, so that the device never waits.
+
+    With ``factor_after`` the preconditioner becomes a whole Cholesky factor of H once that many iterations have been
+    spent without one (or with the last one), in the middle of a solve if need be, and serves the solves after it. Like
+    renting skis until the rent has reached their price, that costs at most about twice the best choice in hindsight.
 
     Parameters
     ----------
@@ -30,6 +58,8 @@ class ConjugateGradients(Solver):
     pivot_every : int
         New pivots are sought at every so many changes of the length scales; in between the old pivots make a new
         factor, which costs matrix products only.
+    factor_after : int or None
+        Iterations that a whole factor costs; None for none, as in the paper. It keeps n² numbers.
     stall_epochs : float
         Without 1% of progress for that many epochs the solve gives up. CG's residual may rise for long before it
         falls, so this is generous.
@@ -37,6 +67,7 @@ class ConjugateGradients(Solver):
 
     preconditioner_rank: int = 100
     pivot_every: int = 1
+    factor_after: int | None = None
     stall_epochs: float = 1000.0
 
     name = "cg"
@@ -44,6 +75,8 @@ class ConjugateGradients(Solver):
     def __post_init__(self) -> None:
         check_count("preconditioner_rank", self.preconditioner_rank, least=0)
         check_count("pivot_every", self.pivot_every)
+        if self.factor_after is not None:
+            check_count("factor_after", self.factor_after)
 
     def solve(
         self,
@@ -53,7 +86,7 @@ class ConjugateGradients(Solver):
         *,
         rule: StoppingRule,
         generator: torch.Generator | None = None,
-        state: PivotedCholesky | Pivots | None = None,
+        state: CGState | None = None,
     ) -> SolveResult:
         progress = Progress.begin(operator, targets, start, rule)
         norms = progress.norms()
@@ -61,12 +94,19 @@ class ConjugateGradients(Solver):
             return progress.result(state)
         progress.exploded(norms)  # remembers the start
         preconditioner = self._preconditioner(operator, state)
+        spent = state.spent if state else 0
+        since = 0  # iterations of this solve before its own factor
         stall = Stall(self.stall_epochs)
-        at_once = 1 if operator.device.type == "cpu" else CHECK_EVERY
         v, r = progress.v, progress.r
         d = torch.empty_like(r)
         gamma = torch.empty_like(r[0])  # rᵀP⁻¹r, (1 + s,)
         indefinite = torch.zeros_like(gamma, dtype=torch.bool)
+
+        def begin() -> None:
+            """A new sequence of directions from the present residual."""
+            p = self._precondition(preconditioner, r)
+            d.copy_(p)
+            gamma.copy_((r * p).sum(0))
 
         def iteration() -> None:
             Hd = operator.matmul(d)
@@ -81,44 +121,57 @@ class ConjugateGradients(Solver):
             gamma.copy_(gamma_new)
 
         run = Recorded(iteration, operator)
+        may_factor = self.factor_after is not None
         while True:
-            if progress.checked:  # the start, or a residual just replaced by the true one: begin a new sequence
+            if may_factor and spent + max(0, progress.iterations - since - FREE) >= (self.factor_after or 0):
+                factor = StaleFactor.build(operator)
+                may_factor = factor is not None
+                if factor is not None:
+                    preconditioner, spent, since = factor, 0, progress.iterations
+                    run = Recorded(iteration, operator)
+                    begin()
+            if progress.checked:  # the start, or a residual just replaced by the true one
                 r.copy_(progress.r)
                 progress.r = r
-                p = self._precondition(preconditioner, r)
-                d.copy_(p)
-                gamma.copy_((r * p).sum(0))
-            count = progress.affordable(1.0, at_once)
+                begin()
+            count = progress.affordable(1.0, self._at_once(operator, preconditioner))
             for _ in range(count):
                 run()
             progress.count(float(count), count)
             norms = progress.norms()
-            if (
-                bool(indefinite.any())
-                or progress.exploded(norms)
-                or stall.update(max(norms), progress.iteration_epochs)
-            ):
+            lost = bool(indefinite.any()) or progress.exploded(norms)
+            if lost or stall.update(max(norms), progress.iteration_epochs):
                 progress.give_up("stagnated")
-                return progress.result(preconditioner)
-            if progress.finished(norms, 1.0):
-                return progress.result(preconditioner)
+            if progress.stop_reason or progress.finished(norms, 1.0):
+                spent += max(0, progress.iterations - since - FREE)
+                return progress.result(CGState(preconditioner, spent))
 
-    def _preconditioner(
-        self, operator: KernelOperator, state: PivotedCholesky | Pivots | None
-    ) -> PivotedCholesky | None:
-        if self.preconditioner_rank == 0:
-            return None
+    @staticmethod
+    def _at_once(operator: KernelOperator, preconditioner: Preconditioner | None) -> int:
+        """Iterations between two looks at the residual."""
+        if operator.device.type == "cpu":
+            return 1
+        return 2 if isinstance(preconditioner, StaleFactor) else CHECK_EVERY
+
+    def _preconditioner(self, operator: KernelOperator, state: CGState | None) -> Preconditioner | None:
+        kept = state.preconditioner if state else None
+        if isinstance(kept, Hyperparameters):
+            kept = StaleFactor.build(operator.at(kept))
+        if isinstance(kept, StaleFactor) and kept.origin.same_data(operator.origin):
+            return kept
         rank = self.preconditioner_rank
-        moved, pivots = None, state
-        if isinstance(state, PivotedCholesky):
-            moved = state.moved_to(operator, rank)
-            pivots = state.pivots if state.origin.same_data(operator.origin) else None
+        if rank == 0:
+            return None
+        moved, pivots = None, kept
+        if isinstance(kept, PivotedCholesky):
+            moved = kept.moved_to(operator, rank)
+            pivots = kept.pivots if kept.origin.same_data(operator.origin) else None
         if moved is None and isinstance(pivots, Pivots) and pivots.rank == rank and pivots.age + 1 < self.pivot_every:
             moved = pivots.factor_at(operator)
         return moved or PivotedCholesky.build(operator, rank)
 
     @staticmethod
-    def _precondition(state: PivotedCholesky | None, r: Tensor) -> Tensor:
+    def _precondition(state: Preconditioner | None, r: Tensor) -> Tensor:
         return r.clone() if state is None else state.solve(r)
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import KernelOperator, Origin, ranges
+from warmgp.operators.base import KernelOperator, Origin
 from warmgp.operators.dense import DenseOperator
 from warmgp.solvers.base import Progress, Solver, SolveResult, StoppingRule, factor_or_raise
+from warmgp.triangular import solve_with_factor
 
 
 @dataclass(frozen=True)
@@ -26,45 +27,6 @@ def factorise(operator: KernelOperator) -> CholeskyState:
     factor = factor_or_raise(dense.take(), "H")
     operator.entries_evaluated += dense.entries_evaluated
     return CholeskyState(operator.origin, factor)
-
-
-def triangular_inverse(L: Tensor, block: int = 2048) -> Tensor:
-    """X = L⁻¹ of a lower triangular L, (n, n), by blocks: n³/3 operations, nearly all of them in matrix products."""
-    parts = list(ranges(L.shape[0], block))
-    X = torch.zeros_like(L)
-    for j in reversed(parts):  # X_ij = −Σ_k X_ik L_kj X_jj over j < k ≤ i
-        eye = torch.eye(j.stop - j.start, dtype=L.dtype, device=L.device)
-        X[j, j] = torch.linalg.solve_triangular(L[j, j], eye, upper=False)
-        below = L[j.stop :, j] @ X[j, j]  # (n − j.stop, block)
-        for i in parts:
-            if i.start >= j.stop:
-                X[i, j] = X[i, j.stop : i.stop] @ below[: i.stop - j.stop]
-                X[i, j].neg_()
-    return X
-
-
-def inverse_from_factor(L: Tensor, block: int | None = None) -> Tensor:
-    """H⁻¹ = XᵀX with X = L⁻¹, (n, n), by blocks: 2n³/3 operations.
-
-    On a CPU LAPACK does this; on a GPU the library would solve for n right-hand sides, three times the work. ``block``
-    None: the library on a CPU and for few rows, else blocks of 2,048.
-    """
-    n = L.shape[0]
-    if block is None:
-        block = 2048
-        if L.device.type == "cpu" or n <= block:
-            return torch.cholesky_inverse(L)
-    parts = list(ranges(n, block))
-    X = triangular_inverse(L, block)
-    inverse = torch.empty_like(L)
-    for i in parts:
-        for j in parts:
-            if j.start <= i.start:
-                tile = X[i.start :, i].T @ X[i.start :, j]
-                if i == j:  # symmetric only up to rounding
-                    tile = (tile + tile.T) / 2
-                inverse[i, j], inverse[j, i] = tile, tile.T
-    return inverse
 
 
 @dataclass(frozen=True)
@@ -94,8 +56,7 @@ class Cholesky(Solver):
             progress.stop_reason = "converged"
             return progress.result(state)
         state = state or factorise(operator)
-        v = torch.cholesky_solve(progress.b.double(), state.factor)  # by columns: a file would give it back by rows
-        progress.v = v.to(operator.dtype).contiguous()
+        progress.v = solve_with_factor(state.factor, progress.b.double()).to(operator.dtype)
         progress.count(0.0)
         progress.refresh()
         progress.stop_reason = "converged" if max(progress.norms()) <= rule.tol else "stagnated"

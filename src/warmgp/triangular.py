@@ -1,0 +1,53 @@
+"""What is done with a Cholesky factor L of H = L Lᵀ: solves and inverses, from matrix products where they are faster."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from warmgp.operators.base import ranges
+
+
+def solve_with_factor(L: Tensor, B: Tensor) -> Tensor:
+    """H⁻¹B = L⁻ᵀL⁻¹B, by rows. Two substitutions are twice as fast as LAPACK's own pair on a CPU."""
+    half = torch.linalg.solve_triangular(L, B, upper=False)
+    return torch.linalg.solve_triangular(L.mT, half, upper=True).contiguous()
+
+
+def triangular_inverse(L: Tensor, block: int = 2048) -> Tensor:
+    """X = L⁻¹ of a lower triangular L, (n, n), by blocks: n³/3 operations, nearly all of them in matrix products."""
+    parts = list(ranges(L.shape[0], block))
+    X = torch.zeros_like(L)
+    for j in reversed(parts):  # X_ij = −Σ_k X_ik L_kj X_jj over j < k ≤ i
+        eye = torch.eye(j.stop - j.start, dtype=L.dtype, device=L.device)
+        X[j, j] = torch.linalg.solve_triangular(L[j, j], eye, upper=False)
+        below = L[j.stop :, j] @ X[j, j]  # (n − j.stop, block)
+        for i in parts:
+            if i.start >= j.stop:
+                X[i, j] = X[i, j.stop : i.stop] @ below[: i.stop - j.stop]
+                X[i, j].neg_()
+    return X
+
+
+def inverse_from_factor(L: Tensor, block: int | None = None) -> Tensor:
+    """H⁻¹ = XᵀX with X = L⁻¹, (n, n), by blocks: 2n³/3 operations.
+
+    On a CPU LAPACK does this; on a GPU the library would solve for n right-hand sides, three times the work. ``block``
+    None: the library on a CPU and for few rows, else blocks of 2,048.
+    """
+    n = L.shape[0]
+    if block is None:
+        block = 2048
+        if L.device.type == "cpu" or n <= block:
+            return torch.cholesky_inverse(L)
+    parts = list(ranges(n, block))
+    X = triangular_inverse(L, block)
+    inverse = torch.empty_like(L)
+    for i in parts:
+        for j in parts:
+            if j.start <= i.start:
+                tile = X[i.start :, i].T @ X[i.start :, j]
+                if i == j:  # symmetric only up to rounding
+                    tile = (tile + tile.T) / 2
+                inverse[i, j], inverse[j, i] = tile, tile.T
+    return inverse
