@@ -25,7 +25,8 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.operators import DenseOperator
 from warmgp.solvers import AlternatingProjections, StoppingRule
-from warmgp.training import TrainingOptions, train
+from warmgp.training import train
+from warmgp.training_state import TrainingOptions
 
 CELLS: dict[str, tuple[GradientEstimator, bool]] = {
     "standard cold": (Standard(64), False),

@@ -28,7 +28,7 @@ from warmgp.datasets import uci
 from warmgp.initialisation import subset_heuristic
 from warmgp.kernels import Matern32
 from warmgp.solvers import AlternatingProjections
-from warmgp.training import StepRecord, TrainingState
+from warmgp.training_state import StepRecord, TrainingState
 
 UNFINISHED = 3
 

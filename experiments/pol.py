@@ -25,7 +25,8 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.operators import ChunkedOperator, DenseOperator
 from warmgp.solvers import AlternatingProjections, Cholesky, ConjugateGradients, Solver, StoppingRule
-from warmgp.training import TrainingOptions, train
+from warmgp.training import train
+from warmgp.training_state import TrainingOptions
 
 # name: solver, estimator, largest allowed relative deviation of the noise scale from exact training
 RUNS: dict[str, tuple[Solver, GradientEstimator, float]] = {

@@ -9,7 +9,8 @@ from gp_truth import derivatives, h_matrix, log_marginal_likelihood, toy
 from warmgp import Cholesky, ConjugateGradients, DenseOperator, Exact, Hyperparameters, Pathwise, Standard, StoppingRule
 from warmgp.gradient import GradientEstimator
 from warmgp.kernels import get_kernel
-from warmgp.training import TrainingOptions, train_only
+from warmgp.training import train_only
+from warmgp.training_state import TrainingOptions
 
 RULE = StoppingRule(1e-8)
 THETA = Hyperparameters.from_vector(torch.tensor([0.3, 1.2, 0.8, 1.5]))

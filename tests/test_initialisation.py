@@ -85,7 +85,7 @@ def data(n: int = 60) -> tuple[np.ndarray, np.ndarray]:
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three steps on each neighbourhood instead of a hundred."""
     monkeypatch.setattr("warmgp.regressor.N_STEPS", 3)
-    monkeypatch.setattr("warmgp.regressor.subset_heuristic", functools.partial(subset_heuristic, n_steps=3))
+    monkeypatch.setattr("warmgp.start.subset_heuristic", functools.partial(subset_heuristic, n_steps=3))
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, neighbourhood: int) -> list[int]:
@@ -165,7 +165,7 @@ def test_a_finished_initialisation_is_kept_before_the_first_step(
         with pytest.raises(KeyboardInterrupt):
             GPRegressor(**settings).fit(X, y)
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
-    monkeypatch.setattr("warmgp.regressor.subset_heuristic", lambda *_, **__: pytest.fail("done already"))
+    monkeypatch.setattr("warmgp.start.subset_heuristic", lambda *_, **__: pytest.fail("done already"))
     resumed = GPRegressor(**settings).fit(X, y)
     assert [h.step for h in resumed.history_] == [0, 1, 2]
     assert resumed.history_[0].noise_scale == whole.history_[0].noise_scale

@@ -21,7 +21,8 @@ from warmgp.solvers import (
     StochasticGradientDescent,
     StoppingRule,
 )
-from warmgp.training import StepRecord, TrainingOptions, TrainingResult, TrainingState, train
+from warmgp.training import TrainingResult, train
+from warmgp.training_state import StepRecord, TrainingOptions, TrainingState
 
 __version__ = "0.1.0"
 

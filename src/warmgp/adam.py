@@ -20,7 +20,7 @@ class Adam:
     def zeros(cls, size: int) -> Adam:
         return cls(torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.float64))
 
-    def ascend(self, nu: Tensor, gradient: Tensor, learning_rate: float) -> tuple[Tensor, Adam]:
+    def ascend(self, nu: Tensor, gradient: Tensor, learning_rate: float | Tensor) -> tuple[Tensor, Adam]:
         """One step uphill with the usual β = (0.9, 0.999), ε = 1e-8."""
         t = self.t + 1
         first = 0.9 * self.first + 0.1 * gradient

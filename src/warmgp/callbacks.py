@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from warmgp.paths import check_writable
-from warmgp.training import StepRecord, TrainingState
+from warmgp.training_state import StepRecord, TrainingState
 
 
 class EarlyStopping:

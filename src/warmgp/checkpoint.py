@@ -11,7 +11,7 @@ from torch import Tensor
 from warmgp.paths import check_writable
 from warmgp.persistence import read_checkpoint, write_checkpoint
 from warmgp.planner import Plan
-from warmgp.training import StepRecord, TrainingState
+from warmgp.training_state import StepRecord, TrainingState
 
 
 class CheckpointKeeper:

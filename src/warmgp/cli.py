@@ -49,7 +49,7 @@ QuietOption = Annotated[bool, typer.Option("--quiet", help="no progress bar")]
 def fit(
     data: DataArgument,
     target: Annotated[list[str], typer.Option(metavar="COL", help="column to predict")],
-    out: Annotated[Path, typer.Option(help="model file to write")],
+    out: Annotated[Path | None, typer.Option(help="model file to write")] = None,
     drop: Annotated[list[str] | None, typer.Option(metavar="COL", help="column to leave out (repeatable)")] = None,
     one_hot: Annotated[list[str] | None, typer.Option(metavar="COL", help="text column to encode (repeatable)")] = None,
     test_fraction: Annotated[float | None, typer.Option(help="share of rows to hold out and score on")] = None,
@@ -63,7 +63,7 @@ def fit(
     max_epochs: Annotated[str, typer.Option(help="budget of a solve in epochs, none, or auto")] = "auto",
     n_steps: Annotated[str, typer.Option(help="Adam steps, or auto")] = "auto",
     learning_rate: Annotated[str, typer.Option(help="of Adam, or auto")] = "auto",
-    init: Annotated[str, typer.Option(help="where to start: ones, subset or auto")] = "auto",
+    init: Annotated[str, typer.Option(help="where to start: ones, sample, subset or auto")] = "auto",
     noise_floor: Annotated[float, typer.Option(help="least noise scale, in standardised units")] = 1e-4,
     dtype: Annotated[str, typer.Option(help="auto, float32 or float64")] = "auto",
     device: DeviceOption = "auto",
@@ -71,12 +71,17 @@ def fit(
     checkpoint: Annotated[Path | None, typer.Option(help="keep the state of training in this file")] = None,
     checkpoint_every: Annotated[int, typer.Option(help="steps between checkpoints")] = 10,
     resume: Annotated[bool, typer.Option("--resume", help="go on from the checkpoint, if there is one")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="only say how it would train, and the cost")
+    ] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Train on a table and write a model file.
 
     With --test-fraction the model is trained on the other rows only, and scored on those held out.
     """
+    if out is None and not dry_run:
+        raise UsageError("--out is needed: the model file to write (or --dry-run, to see the plan only)")
     model = GPRegressor(
         kernel,
         ard=ard,
@@ -102,7 +107,8 @@ def fit(
     _check_settings(model)
     if test_fraction is not None and not 0 < test_fraction < 1:
         raise UsageError(f"--test-fraction must be between 0 and 1, got {test_fraction:g}")
-    check_writable(out)
+    if out is not None:
+        check_writable(out)
     _check_checkpoint(checkpoint, resume)
     _check_apart({"DATA": data, "--out": out, "--checkpoint": checkpoint})
     table = open_table(data)
@@ -113,9 +119,13 @@ def fit(
         raise TableError(
             f"the target {name!r} of {data} is constant ({y[train][0]:g}): nothing to learn, check --target"
         )
-    model.fit(X.iloc[train], y[train])
-    model.save(out)
     console = Console()
+    if dry_run:
+        console.print(f"{len(train):,} rows of {X.shape[1]} columns. {model.plan(X.iloc[train])}", highlight=False)
+        return
+    model.fit(X.iloc[train], y[train])
+    assert out is not None
+    model.save(out)
     told = f"fitted {len(train):,} rows of {X.shape[1]} columns: {out}"
     console.print(told, soft_wrap=True, highlight=False, markup=False)
     if len(test):

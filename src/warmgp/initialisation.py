@@ -1,4 +1,5 @@
-"""Where training starts: ones, given values, or an average over exactly trained neighbourhoods for large data."""
+"""Where training starts: ones, given values, a training on a random sample, or an average over exactly trained
+neighbourhoods for large data."""
 
 from __future__ import annotations
 
@@ -11,11 +12,45 @@ from warmgp.gradient import Exact
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.chunked import ChunkedOperator
+from warmgp.operators.dense import DenseOperator
 from warmgp.solvers import Cholesky
-from warmgp.training import Callback, TrainingOptions, train_only
+from warmgp.training import Problem, train_only
+from warmgp.training_state import Callback, TrainingOptions, TrainingState
 
 N_CENTROIDS = 10
 N_STEPS = 100
+
+
+def sample_start(
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    options: TrainingOptions,
+    *,
+    size: int,
+    generator: torch.Generator,
+    callbacks: Sequence[Callback] = (),
+) -> TrainingState:
+    """The state before the first step on all points, after a training from θ on a random sample of them.
+
+    Its θ and Adam's moments go on; solutions and probes belong to the sample and do not.
+    """
+    rows = torch.randperm(x.shape[0], generator=generator)[:size].to(x.device)
+    x_some, y_some = x[rows], y[rows]
+
+    def in_float64() -> Problem:
+        return Problem(DenseOperator(x_some.double(), kernel, theta), y_some.double())
+
+    trained = train_only(
+        DenseOperator(x_some, kernel, theta),
+        y_some,
+        options,
+        generator=generator,
+        callbacks=callbacks,
+        promote=in_float64,
+    )
+    return TrainingState(0, trained.nu, trained.adam)
 
 
 def subset_heuristic(

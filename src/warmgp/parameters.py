@@ -23,8 +23,10 @@ def check_parameters(values: Mapping[str, Any]) -> None:
         if not isinstance(values[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {values[name]!r}")
     init = values["init"]
-    if not isinstance(init, Hyperparameters) and not (isinstance(init, str) and init in ("auto", "ones", "subset")):
-        raise ValueError(f'init must be "auto", "ones", "subset" or Hyperparameters, got {init!r}')
+    if not isinstance(init, Hyperparameters) and not (
+        isinstance(init, str) and init in ("auto", "ones", "sample", "subset")
+    ):
+        raise ValueError(f'init must be "auto", "ones", "sample", "subset" or Hyperparameters, got {init!r}')
     checkpoint = values["checkpoint"]
     if checkpoint is not None and not isinstance(checkpoint, str | os.PathLike):
         raise ValueError(f"checkpoint must be a path or None, got {checkpoint!r}")

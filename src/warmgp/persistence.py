@@ -36,7 +36,7 @@ from warmgp.solvers import SOLVERS, Solver, StoppingRule
 from warmgp.solvers.cg import CGState
 from warmgp.solvers.sgd import SGDState
 from warmgp.stale_factor import StaleFactor
-from warmgp.training import StepRecord, TrainingState
+from warmgp.training_state import StepRecord, TrainingState
 
 FORMAT_VERSION = 1
 GRADIENTS: dict[str, type[GradientEstimator]] = {"exact": Exact, "standard": Standard, "pathwise": Pathwise}

@@ -1,15 +1,16 @@
 """What "auto" means: device, dtype, operator, solver, estimator, budget and start, decided once before training.
 
-A plain rule, in one place:
-
 - the GPU if there is one;
-- exact Cholesky training while n is small; conjugate gradients below 50,000 points; alternating projections with ten
-  epochs a step above, as the paper does;
-- float64: at low noise float32 cannot solve the systems, and nothing yet notices that in time;
+- of exact Cholesky training and conjugate gradients, what should be faster by the rates of this machine
+  (:mod:`warmgp.costs`), while the factor of H fits the memory; alternating projections with ten epochs a step where it
+  does not, and from 50,000 points, as the paper does;
+- float32, watched against float64 and left for it when they disagree (:mod:`warmgp.precision`); exact training is
+  float64 always;
 - H is stored when it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated
   inside the products (fused), which is as fast as reading it;
-- a GPU has a preconditioner of larger rank, whose pivots serve 20 steps;
-- random features: half as many as points, between 2,000 and 16,000, because m of them cost about m/n of an epoch.
+- Adam's steps are relative for large hyperparameters, and end when the likelihood is expected to rise no more;
+- from 6,000 points training starts on a random sample of a fifth of them; from 50,000 on neighbourhoods;
+- random features: half as many as points, between 4,000 and 16,000, because m of them cost about m/n of an epoch.
 """
 
 from __future__ import annotations
@@ -17,26 +18,52 @@ from __future__ import annotations
 import numbers
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from warmgp.costs import (
+    AP_EPOCHS,
+    CG_EPOCHS,
+    Rates,
+    epochs_seconds,
+    exact_seconds,
+    factor_cg_seconds,
+    rates_for,
+)
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
-from warmgp.kernels import KERNELS, Kernel
+from warmgp.kernels import KERNELS, Kernel, Matern32
 from warmgp.operators import dense_bytes, has_triton
 from warmgp.solvers import AlternatingProjections, ConjugateGradients, Solver, StoppingRule, get_solver
 from warmgp.solvers.base import is_number
 
 LARGE = 50_000
-EXACT_UP_TO = {"cpu": 2_000, "cuda": 8_000}
+SAMPLE_FROM = 6_000
+SAMPLE_SHARE = 5
+EXACT_UP_TO_ON_GPU = 8_000
 GRADIENTS = ("exact", "standard", "pathwise")
+INITS = ("auto", "ones", "sample", "subset", "given")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that "auto" decided, and why. ``print(plan)`` reads as a paragraph."""
+    """Everything that "auto" decided, and why. ``print(plan)`` reads as a paragraph.
+
+    Attributes
+    ----------
+    promote : bool
+        Whether float32 is watched and left for float64 when it is not enough.
+    relative_steps, settle : bool
+        See :class:`warmgp.training_state.TrainingOptions`.
+    sample_size : int
+        Points of the sample that training starts on, where ``init`` is "sample".
+    estimated_seconds, estimated_bytes : float, int
+        Of the whole training, on this machine.
+    took_seconds : float or None
+        What it took in the end.
+    """
 
     device: torch.device
     dtype: torch.dtype
@@ -51,21 +78,32 @@ class Plan:
     n_features: int
     memory_budget: int
     why: tuple[str, ...] = ()
+    promote: bool = False
+    relative_steps: bool = False
+    settle: bool = False
+    sample_size: int = 0
+    estimated_seconds: float = 0.0
+    estimated_bytes: int = 0
+    took_seconds: float | None = None
 
     def __str__(self) -> str:
         budget = "" if self.rule.max_epochs is None else f", at most {self.rule.max_epochs:g} epochs"
         solving = f"solver {self.solver.name} to tolerance {self.rule.tol:g}{budget}"
-        dtype = str(self.dtype).removeprefix("torch.")
+        dtype = str(self.dtype).removeprefix("torch.") + (" (float64 if that is not enough)" if self.promote else "")
+        start = f"a sample of {self.sample_size:,} points" if self.init == "sample" else f"{self.init} hyperparameters"
         head = (
-            f"{self.n_steps} Adam steps of {self.learning_rate:g} from {self.init} hyperparameters; "
+            f"{'At most ' if self.settle else ''}{self.n_steps} Adam steps of {self.learning_rate:g} from {start}; "
             f"{self.gradient.name} gradient, {'solver cholesky' if self.solver.name == 'cholesky' else solving}; "
             f"{self.operator} operator in {dtype} on {self.device}."
         )
-        return " ".join([head, *self.why])
+        cost = f"Estimated: {_duration(self.estimated_seconds)} and {self.estimated_bytes / 2**30:.2g} GiB."
+        took = "" if self.took_seconds is None else f"Took {_duration(self.took_seconds)}."
+        return " ".join(part for part in (head, *self.why, cost, took) if part)
 
 
 def make_plan(
     n: int,
+    d: int = 10,
     *,
     solver: str | Solver = "auto",
     gradient: str = "auto",
@@ -81,75 +119,57 @@ def make_plan(
     memory_budget: int | None = None,
     kernel: Kernel | None = None,
 ) -> Plan:
-    """Decide every "auto" for n training points, and refuse what cannot fit.
+    """Decide every "auto" for n training points of d inputs, and refuse what cannot fit.
 
     Raises
     ------
     ValueError
         For an unknown option, naming the argument and what is accepted.
     MemoryError
-        For exact training whose factor would not fit ``memory_budget``.
+        For training that would not fit ``memory_budget``, before anything is computed.
     """
-    why: list[str] = []
     place = resolve_device(device)
     if memory_budget is not None and not (is_number(memory_budget) and memory_budget > 0):
         raise ValueError(f"memory_budget must be a positive number of bytes or None, got {memory_budget!r}")
     budget = int(memory_budget) if memory_budget else available_memory(place)
     if gradient not in ("auto", *GRADIENTS):
         raise ValueError(f'gradient must be "auto", {", ".join(map(repr, GRADIENTS))}, got {gradient!r}')
-    if solver == "auto":
-        limit = EXACT_UP_TO.get(place.type, EXACT_UP_TO["cpu"])
-        if gradient == "exact":
-            solver = "cholesky"
-        elif gradient == "auto" and n <= limit and 3 * dense_bytes(n, torch.float64) <= budget:
-            solver = "cholesky"
-            why.append(f"Exact Cholesky: {n:,} points are few enough.")
-        else:
-            solver = "cg" if n < LARGE else "ap"
-            why.append(f"{solver.upper()}: iterative solves, for {n:,} points.")
-    chosen: Solver
-    if solver == "cg" and place.type == "cuda":
-        chosen = ConjugateGradients(max(100, min(1000, n // 10)), pivot_every=20)
-    elif solver == "ap":
-        chosen = AlternatingProjections(_block_size(n, budget))
-    else:
-        chosen = get_solver(solver)
+    if init not in INITS:
+        raise ValueError(f'init must be "auto", "ones", "sample", "subset" or Hyperparameters, got {init!r}')
+    for name, value in (("max_epochs", max_epochs), ("n_steps", n_steps), ("learning_rate", learning_rate)):
+        if isinstance(value, str) and value != "auto":
+            raise ValueError(f'{name} must be a number or "auto", got {value!r}')
+    number = _dtype(dtype)
+    features = _n_features(n_features, n)
+    rates = rates_for(place, kernel or Matern32(), n, d, 1 + n_probes)
+    large = n >= LARGE
+    given_steps = n_steps
+    chosen, why = _solver(solver, gradient, n, n_probes, features, place, budget, rates)
     if gradient == "auto":
         gradient = "exact" if chosen.name == "cholesky" else "pathwise"
     if gradient == "exact" and chosen.name != "cholesky":
         raise ValueError(f'gradient="exact" needs solver="cholesky" or "auto", got {chosen.name!r}')
     exact = chosen.name == "cholesky"
-    if exact and 3 * dense_bytes(n, torch.float64) > budget:
-        need, have = 3 * dense_bytes(n, torch.float64) / 2**30, budget / 2**30
-        raise MemoryError(
-            f'solver="cholesky" needs about {need:.1f} GiB for {n:,} points and the memory budget is {have:.1f} GiB: '
-            f'use solver="cg" or "ap", or raise memory_budget'
-        )
-    number = _dtype(dtype)
-    stored = not exact and dense_bytes(n, number) <= budget / 3  # Cholesky keeps its factor, not H
-    features = _n_features(n_features, n)
     estimator: GradientEstimator
     if gradient == "exact":
         estimator = Exact()
     else:
         estimator = Standard(n_probes) if gradient == "standard" else Pathwise(n_probes, features)
-    large = n >= LARGE
-    if isinstance(max_epochs, str):
-        _only_auto("max_epochs", max_epochs)
-        max_epochs = 10.0 if large and not exact else None
-    if isinstance(n_steps, str):
-        _only_auto("n_steps", n_steps)
-        n_steps = 30 if large else 100
-    if isinstance(learning_rate, str):
-        _only_auto("learning_rate", learning_rate)
-        learning_rate = 0.03 if large else 0.1
-    if init not in ("auto", "ones", "subset", "given"):
-        raise ValueError(f'init must be "auto", "ones", "subset" or Hyperparameters, got {init!r}')
     if init == "auto":
-        init = "subset" if large else "ones"
-    return Plan(
+        sampled = SAMPLE_FROM <= n < LARGE and not exact and given_steps == "auto" and gradient == "pathwise"
+        init = "subset" if large else "sample" if sampled else "ones"
+    if isinstance(max_epochs, str):
+        limited = not exact and (large or (chosen.name == "ap" and solver == "auto"))
+        max_epochs = 10.0 if limited else None
+    if isinstance(n_steps, str):
+        n_steps = 200 if exact else 30 if large or init == "sample" else 100
+    relative = learning_rate == "auto"
+    if isinstance(learning_rate, str):
+        learning_rate = 0.03 if large else 0.1
+    stored = not exact and dense_bytes(n, number) <= budget / 3  # Cholesky keeps its factor, not H
+    plan = Plan(
         device=place,
-        dtype=number,
+        dtype=torch.float64 if exact and dtype == "auto" else number,
         operator=_operator(place, number, stored, exact, kernel),
         solver=chosen,
         gradient=estimator,
@@ -161,7 +181,66 @@ def make_plan(
         n_features=features,
         memory_budget=budget,
         why=tuple(why),
+        promote=dtype == "auto" and not exact,
+        relative_steps=relative,
+        settle=given_steps == "auto",
+        sample_size=min(n, max(2_000, n // SAMPLE_SHARE)) if init == "sample" else 0,
     )
+    needs = _bytes(plan, n, d)
+    if needs > budget:
+        raise MemoryError(_too_large(plan, n, needs, budget))
+    return replace(plan, estimated_seconds=_seconds(plan, n, rates), estimated_bytes=needs)
+
+
+# -- choices ---------------------------------------------------------------------------------------------------------
+def _solver(
+    solver: str | Solver,
+    gradient: str,
+    n: int,
+    n_probes: int,
+    features: int,
+    place: torch.device,
+    budget: int,
+    rates: Rates,
+) -> tuple[Solver, list[str]]:
+    """The solver, and why."""
+    why: list[str] = []
+    if solver == "auto":
+        fits = 3 * dense_bytes(n, torch.float64) <= budget
+        on_gpu = place.type == "cuda"
+        cg = conjugate_gradients(n, 1 + n_probes, place, budget)
+        if gradient == "exact":
+            solver = "cholesky"
+        elif gradient == "auto" and fits and (n <= EXACT_UP_TO_ON_GPU if on_gpu else n <= LARGE):
+            direct = exact_seconds(rates, n, 100)
+            iterative = factor_cg_seconds(rates, n, 100, features, cg.factor_after or 0)
+            if on_gpu or direct <= iterative:
+                solver = "cholesky"
+                why.append(f"Exact Cholesky: {n:,} points are few enough.")
+        if solver == "auto":
+            small = n < LARGE if on_gpu else cg.factor_after is not None
+            solver = "cg" if small else "ap"
+            reason = "a whole factor now and then as their preconditioner" if cg.factor_after else "iterative solves"
+            why.append(
+                f"Conjugate gradients with {reason}, for {n:,} points."
+                if small
+                else f"Alternating projections, ten epochs a step, for {n:,} points."
+            )
+    if solver == "cg":
+        return conjugate_gradients(n, 1 + n_probes, place, budget), why
+    if solver == "ap":
+        return AlternatingProjections(_block_size(n, place, budget)), why
+    return get_solver(solver), why
+
+
+def conjugate_gradients(n: int, columns: int, place: torch.device, budget: int) -> ConjugateGradients:
+    """Conjugate gradients as they suit n points: a whole factor on a CPU where it fits, else one of low rank.
+
+    A factor costs n³/3 operations, an iteration 2n² for the product and 2n² for the factor, per column.
+    """
+    if place.type == "cpu" and 2 * dense_bytes(n, torch.float32) <= budget / 2 and n < LARGE:
+        return ConjugateGradients(0, factor_after=max(2, n // (12 * columns)))
+    return ConjugateGradients(max(100, min(1000, n // 10)), pivot_every=20)
 
 
 def _operator(place: torch.device, number: torch.dtype, stored: bool, exact: bool, kernel: Kernel | None) -> str:
@@ -172,9 +251,73 @@ def _operator(place: torch.device, number: torch.dtype, stored: bool, exact: boo
     return "dense" if stored else "chunked"
 
 
-def _block_size(n: int, budget: int) -> int:
-    """Rows per block of AP: 1,000, or fewer where the blocks' float64 factors would take over half of the memory."""
-    return max(64, min(1000, budget // (2 * 8 * n) // 8 * 8))
+def operator_for(plan: Plan, n: int, dtype: torch.dtype) -> str:
+    """The plan's operator, or one that stores nothing where H in another dtype would not fit."""
+    stored = plan.operator == "dense"
+    return "chunked" if stored and dense_bytes(n, dtype) > plan.memory_budget / 2 else plan.operator
+
+
+def _block_size(n: int, place: torch.device, budget: int) -> int:
+    """Rows per block of AP: 1,000, or fewer where the blocks' float64 factors would take over half of the memory.
+
+    On a CPU more, √(900 n), so that the factors cost about as much as five epochs.
+    """
+    most = 1000 if place.type == "cuda" or n >= LARGE else max(1000, int((900 * n) ** 0.5) // 8 * 8)
+    return max(64, min(most, budget // (2 * 8 * n) // 8 * 8))
+
+
+# -- estimates -------------------------------------------------------------------------------------------------------
+def _seconds(plan: Plan, n: int, rates: Rates) -> float:
+    """The whole training, its start and its last solve included; a training that settles may take less."""
+    steps, features, solver = plan.n_steps, plan.n_features, plan.solver
+    if solver.name == "cholesky":
+        return exact_seconds(rates, n, steps)
+    slower = 2.0 if plan.dtype == torch.float64 else 1.0
+    stored = plan.operator == "dense"
+    after = solver.factor_after if isinstance(solver, ConjugateGradients) else None
+    if after is not None:
+        seconds = factor_cg_seconds(rates, n, steps, features, after)
+    else:
+        usual = {"ap": AP_EPOCHS, "cg": CG_EPOCHS}.get(solver.name, 100)
+        epochs = min(usual, plan.rule.max_epochs or usual)
+        seconds = epochs_seconds(rates, n, steps, features, epochs, stored=stored)
+    if plan.init == "sample":
+        seconds += factor_cg_seconds(rates, plan.sample_size, 100, features, 1 + (after or 0))
+    if plan.init == "subset":
+        seconds += 10 * exact_seconds(rates, plan.n_neighbours, 100)
+    return slower * seconds
+
+
+def _bytes(plan: Plan, n: int, d: int) -> int:
+    """What training holds at its peak: H and factors, solutions, and a few copies of them."""
+    size = plan.dtype.itemsize
+    vectors = 8 * n * (1 + max(1, plan.gradient.n_probes)) * size + 4 * n * d * 8
+    if plan.solver.name == "cholesky":
+        return 3 * dense_bytes(n, torch.float64) + vectors
+    matrices = dense_bytes(n, plan.dtype) if plan.operator == "dense" else 0
+    if isinstance(plan.solver, ConjugateGradients):
+        whole = plan.solver.factor_after is not None
+        matrices += dense_bytes(n, torch.float32) if whole else 2 * 8 * n * plan.solver.preconditioner_rank
+    if isinstance(plan.solver, AlternatingProjections):
+        matrices += size * n * min(n, plan.solver.block_size)
+    return matrices + vectors
+
+
+def _too_large(plan: Plan, n: int, needs: int, budget: int) -> str:
+    exact = plan.solver.name == "cholesky"
+    remedy = 'use solver="cg" or "ap"' if exact else "use fewer n_probes"
+    return (
+        f"solver={plan.solver.name!r} needs about {needs / 2**30:.1f} GiB for {n:,} points and the memory budget is "
+        f"{budget / 2**30:.1f} GiB: {remedy}, or raise memory_budget"
+    )
+
+
+def _duration(seconds: float) -> str:
+    """Seconds in the unit that people would say them in."""
+    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (float("inf"), "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.2g} {unit}" if seconds / size < 10 else f"{seconds / size:.0f} {unit}"
+    raise AssertionError(seconds)
 
 
 def available_memory(device: torch.device) -> int:
@@ -218,7 +361,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype:
     if dtype == "auto":
-        return torch.float64
+        return torch.float32
     if isinstance(dtype, torch.dtype) and dtype in DTYPES.values():
         return dtype
     if not isinstance(dtype, str) or dtype not in DTYPES:
@@ -228,12 +371,7 @@ def _dtype(dtype: str | torch.dtype) -> torch.dtype:
 
 def _n_features(n_features: int | str, n: int) -> int:
     if n_features == "auto":
-        return min(16_000, max(2_000, n // 4 * 2))
+        return min(16_000, max(4_000, n // 4 * 2))
     if isinstance(n_features, bool) or not isinstance(n_features, numbers.Integral) or n_features < 2 or n_features % 2:
         raise ValueError(f'n_features must be "auto" or an even integer of at least 2, got {n_features!r}')
     return int(n_features)
-
-
-def _only_auto(name: str, value: str) -> None:
-    if value != "auto":
-        raise ValueError(f'{name} must be a number or "auto", got {value!r}')

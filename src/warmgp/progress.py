@@ -6,7 +6,7 @@ from typing import Self
 
 from tqdm.auto import tqdm
 
-from warmgp.training import StepRecord, TrainingState
+from warmgp.training_state import StepRecord, TrainingState
 
 
 class ProgressBar:

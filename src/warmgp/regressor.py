@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,17 +25,18 @@ from warmgp.features import FeaturePrior
 from warmgp.gradient import Exact, Pathwise
 from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
-from warmgp.initialisation import N_CENTROIDS, N_STEPS, subset_heuristic
 from warmgp.kernels import Kernel, get_kernel
 from warmgp.operators import make_operator
 from warmgp.parameters import check_parameters, check_start
-from warmgp.planner import Plan, make_plan
+from warmgp.planner import Plan, make_plan, operator_for
 from warmgp.posterior import Posterior
-from warmgp.progress import InitialisationBar, ProgressBar
+from warmgp.progress import ProgressBar
 from warmgp.scaling import Standardizer
 from warmgp.solvers import Solver
 from warmgp.solvers.base import check_count
-from warmgp.training import Callback, TrainingOptions, TrainingResult, initial_state, train
+from warmgp.start import begin
+from warmgp.training import Problem, TrainingResult, train
+from warmgp.training_state import Callback, TrainingOptions
 
 FloatArray = NDArray[np.float64]
 
@@ -177,6 +178,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             raise
         return self
 
+    def plan(self, X: ArrayLike) -> Plan:
+        """How ``fit`` would train on data of this shape, and what it should cost; ``print`` it. Nothing is trained."""
+        self._check_settings()
+        return self._make_plan(*check_inputs(clone(self), X, reset=True, least=2).shape)
+
     def _train(
         self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None
     ) -> tuple[Plan, Standardizer, TrainingResult, torch.Tensor]:
@@ -188,7 +194,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         check_start(self.init, d, self.ard)
         if np.ptp(targets) == 0:
             raise ValueError(f"y is constant ({targets[0]:g} in all {n} rows): there is nothing to learn")
-        plan = self._make_plan(n)
+        plan = self._make_plan(n, d)
         generator = torch.Generator()
         keeper = state = None
         if self.checkpoint is not None:
@@ -197,19 +203,25 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             state, plan = keeper.resume(plan)
         options = self._options(plan)
         scaler = Standardizer.fit(inputs, targets) if self.standardize else Standardizer.identity(d)
-        x_tensor = torch.as_tensor(scaler.x(inputs)).to(device=plan.device, dtype=plan.dtype)
-        y_tensor = torch.as_tensor(scaler.y(targets)).to(x_tensor)
-        held_out = None
-        if validation is not None:
-            X_held, y_held = check_validation(self, validation)
-            held_out = torch.as_tensor(scaler.x(X_held)).to(x_tensor), torch.as_tensor(scaler.y(y_held)).to(x_tensor)
+        held_out = None if validation is None else check_validation(self, validation)
+
+        def problem(dtype: torch.dtype, theta: Hyperparameters) -> Problem:
+            """The data in that precision, on their device."""
+
+            def tensor(values: FloatArray) -> torch.Tensor:
+                return torch.as_tensor(values).to(device=plan.device, dtype=dtype)
+
+            operator = make_operator(operator_for(plan, n, dtype), tensor(scaler.x(inputs)), kernel, theta)
+            held = (tensor(scaler.x(held_out[0])), tensor(scaler.y(held_out[1]))) if held_out else None
+            return Problem(operator, tensor(scaler.y(targets)), held)
+
+        start = problem(plan.dtype, Hyperparameters.ones(d if self.ard else 1))
         if state is None:
             generator.manual_seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
-            theta, plan = self._initial(plan, x_tensor, y_tensor, kernel, generator)
-        else:
-            theta = state.theta
-        operator = make_operator(plan.operator, x_tensor, kernel, theta)
-        state = state or initial_state(operator, options)
+            given = self.init if isinstance(self.init, Hyperparameters) else None
+            state, plan = begin(plan, options, start, given, generator=generator, verbose=self.verbose)
+        elif state.solution is not None and state.solution.dtype != plan.dtype:  # it was promoted before
+            start = problem(state.solution.dtype, state.theta)
         with contextlib.ExitStack() as stack:
             callbacks = list(self.callbacks)
             if keeper is not None:
@@ -219,9 +231,17 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             if self.verbose:
                 callbacks.append(stack.enter_context(ProgressBar(plan.n_steps, done=state.step)))
             result = train(
-                operator, y_tensor, options, generator=generator, state=state, callbacks=callbacks, validation=held_out
+                start.operator,
+                start.y,
+                options,
+                generator=generator,
+                state=state,
+                callbacks=callbacks,
+                validation=start.held_out,
+                promote=partial(problem, torch.float64, state.theta) if plan.promote else None,
             )
-        return plan, scaler, result, y_tensor
+        plan = replace(plan, took_seconds=result.state.elapsed + result.final.seconds)
+        return plan, scaler, result, start.y
 
     def _accept(self, plan: Plan, scaler: Standardizer, result: TrainingResult, y: torch.Tensor) -> None:
         """Publish what training found, and warn where the final solve fell short."""
@@ -247,9 +267,10 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         if not final.converged:
             warnings.warn(unsolved(final, plan.rule), ConvergenceWarning, stacklevel=3)
 
-    def _make_plan(self, n: int) -> Plan:
+    def _make_plan(self, n: int, d: int) -> Plan:
         return make_plan(
             n,
+            d,
             solver=self.solver,
             gradient=self.gradient,
             n_probes=self.n_probes,
@@ -276,40 +297,16 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             noise_floor=self.noise_floor,
             n_features=plan.n_features,
             n_samples=self.n_probes,
+            relative_steps=plan.relative_steps,
+            settle=plan.settle,
         )
 
     def _check_settings(self) -> Kernel:
         """Raise for a parameter that no data could make right; the kernel."""
         kernel = get_kernel(self.kernel)
         check_parameters(self.get_params(deep=False))
-        self._options(self._make_plan(2))
+        self._options(self._make_plan(2, 1))
         return kernel
-
-    def _initial(
-        self, plan: Plan, x: torch.Tensor, y: torch.Tensor, kernel: Kernel, generator: torch.Generator
-    ) -> tuple[Hyperparameters, Plan]:
-        """Where training starts, and the plan, which then says what a subset initialisation took."""
-        if isinstance(self.init, Hyperparameters):
-            return self.init, plan
-        if plan.init == "ones":
-            return Hyperparameters.ones(x.shape[1] if self.ard else 1), plan
-        began, count = time.perf_counter(), min(N_CENTROIDS, len(x))
-        with contextlib.ExitStack() as stack:
-            theta = subset_heuristic(
-                x,
-                y,
-                kernel,
-                generator=generator,
-                ard=self.ard,
-                n_neighbours=plan.n_neighbours,
-                noise_floor=self.noise_floor,
-                callbacks=[stack.enter_context(InitialisationBar(count, N_STEPS))] if self.verbose else [],
-            )
-        seconds = time.perf_counter() - began
-        told = (
-            f"Started from {count} neighbourhoods of {plan.n_neighbours:,} points, trained exactly in {seconds:.3g} s."
-        )
-        return theta, replace(plan, why=(*plan.why, told))
 
     # -- predicting --------------------------------------------------------------------------------------------------
     def predict(
@@ -365,7 +362,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """A posterior with n new functions: a draw of the prior and one solve."""
         old, plan = self._posterior, self.plan_
         generator = torch.Generator().manual_seed(seed)
-        operator = make_operator(plan.operator, old.x, old.kernel, old.theta)
+        operator = make_operator(operator_for(plan, len(old.x), old.x.dtype), old.x, old.kernel, old.theta)
         pathwise = Pathwise(n_samples, plan.n_features)
         draw = pathwise.draw(operator, generator)
         targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already

@@ -13,10 +13,9 @@ leaves the state of the last whole step, from which the model is finished as usu
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,129 +23,37 @@ from torch import Tensor
 
 from warmgp.adam import Adam
 from warmgp.features import FeaturePrior
-from warmgp.gradient import Exact, GradientEstimator, Pathwise, PathwiseDraw
+from warmgp.gradient import Exact, Pathwise, PathwiseDraw
 from warmgp.hyperparameters import Hyperparameters, inverse_softplus
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
-from warmgp.solvers import Cholesky, Solver, SolveResult, StoppingRule
+from warmgp.precision import PrecisionLostError, doubts
+from warmgp.solvers import SolveResult
 from warmgp.solvers.ap import BlockFactors
-from warmgp.solvers.base import check_count, is_number
 from warmgp.solvers.cholesky import CholeskyState
+from warmgp.training_state import Callback, StepRecord, TrainingOptions, TrainingState, settled
 from warmgp.validation import validation_metrics
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
-    """How to train.
+class Problem:
+    """What is trained on, in one dtype and on one device.
 
     Attributes
     ----------
-    solver : Solver
-    gradient : GradientEstimator
-    rule : StoppingRule
-        For every solve, the final one included.
-    n_steps, learning_rate
-        Of Adam.
-    warm_start : bool
-    noise_floor : float
-        σ is raised to it after a step; 0 for none.
-    n_features : int
-        Of the posterior's prior functions where training has none of its own (standard, exact).
-    n_samples : int
-        Posterior samples where training has no probes of its own (exact).
+    operator : KernelOperator
+    y : Tensor, (n,)
+    held_out : (x, y) or None
     """
 
-    solver: Solver
-    gradient: GradientEstimator
-    rule: StoppingRule = field(default_factory=StoppingRule)
-    n_steps: int = 100
-    learning_rate: float = 0.1
-    warm_start: bool = True
-    noise_floor: float = 0.0
-    n_features: int = 2000
-    n_samples: int = 64
+    operator: KernelOperator
+    y: Tensor
+    held_out: tuple[Tensor, Tensor] | None = None
 
-    def __post_init__(self) -> None:
-        check_count("n_steps", self.n_steps, least=0)
-        if not (is_number(self.learning_rate) and math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ValueError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
-        if not (is_number(self.noise_floor) and math.isfinite(self.noise_floor) and self.noise_floor >= 0):
-            raise ValueError(f"noise_floor must be a number of at least 0, got {self.noise_floor!r}")
-        if isinstance(self.gradient, Exact) and not isinstance(self.solver, Cholesky):
-            raise ValueError(f'gradient="exact" needs solver="cholesky", got solver={self.solver.name!r}')
-
-    @property
-    def starts_warm(self) -> bool:
-        """Whether a solve starts from the last solution. The exact gradient needs a factor, so it never does."""
-        return self.warm_start and not isinstance(self.gradient, Exact)
-
-
-@dataclass(frozen=True)
-class StepRecord:
-    """One outer step. The hyperparameters are the θ at which its solve ran."""
-
-    step: int
-    noise_scale: float
-    signal_scale: float
-    length_scales: tuple[float, ...]
-    iterations: int
-    epochs: float
-    iteration_epochs: float
-    residual_mean: float
-    residual_probes: float
-    solver_seconds: float
-    step_seconds: float
-    converged: bool
-    stop_reason: str
-    notes: tuple[str, ...] = ()
-    log_marginal_likelihood: float | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-
-    def __getitem__(self, name: str) -> Any:
-        """``record["noise_scale"]`` reads like ``record.noise_scale``."""
-        return getattr(self, name)
-
-
-@dataclass(frozen=True)
-class TrainingState:
-    """All that the next step needs, and a resume with it.
-
-    Attributes
-    ----------
-    step : int
-        Whole steps done.
-    nu : Tensor
-        Unconstrained parameters of the next solve.
-    adam : Adam
-    draw : Any
-        What is random in the probes of the last solve.
-    solution : Tensor or None
-        Of the last solve, at ``solution_theta``.
-    solver_state : Any
-    history : tuple of StepRecord
-    elapsed : float
-        Seconds spent in steps.
-    """
-
-    step: int
-    nu: Tensor
-    adam: Adam
-    draw: Any = None
-    solution: Tensor | None = None
-    solution_theta: Hyperparameters | None = None
-    solver_state: Any = None
-    history: tuple[StepRecord, ...] = ()
-    elapsed: float = 0.0
-
-    @property
-    def theta(self) -> Hyperparameters:
-        return Hyperparameters.from_unconstrained(self.nu)
-
-
-Callback = Callable[[StepRecord, TrainingState], bool | None]
-"""Called after every whole step; returning True ends the training after it."""
+    def at(self, theta: Hyperparameters) -> Problem:
+        return replace(self, operator=self.operator.at(theta))
 
 
 @dataclass(frozen=True)
@@ -176,6 +83,7 @@ def train(
     state: TrainingState | None = None,
     callbacks: Sequence[Callback] = (),
     validation: tuple[Tensor, Tensor] | None = None,
+    promote: Callable[[], Problem] | None = None,
 ) -> TrainingResult:
     """Maximise the marginal likelihood from the operator's θ and solve for the posterior.
 
@@ -194,14 +102,18 @@ def train(
     validation : (x, y), optional
         Held-out points in the units of training; every record then has their RMSE and, where the probes are functions,
         their mean log-likelihood, from the solutions of that step alone.
+    promote : callable, optional
+        Gives the same problem in float64. With it every solve in float32 is checked against float64 (see
+        :mod:`warmgp.precision`), and the first that fails is done again in float64, from where it got to, like all
+        solves after it.
     """
     check_targets(operator, y)
+    problem = Problem(operator, y, validation)
     state = state or initial_state(operator, options)
     stopped = ""
     try:
-        while state.step < options.n_steps:
-            operator = operator.at(state.theta)
-            state = take_step(operator, y, options, state, generator, validation)
+        while _goes_on(state, options):
+            problem, state = _next(problem, options, state, generator, promote)
             if _wants_stop(callbacks, state):
                 stopped = "callback"
                 break
@@ -212,16 +124,22 @@ def train(
         if state.solution is None or not _has_samples(state):
             raise
         logger.warning("step %d failed; keeping the model of the steps before it: %s", state.step, error)
-        return TrainingResult(*_as_it_is(operator, state), state, f"failed: {error}")
+        return TrainingResult(*_as_it_is(problem.operator, state), state, f"failed: {error}")
     try:
-        operator = operator.at(state.theta)  # and let the last step's H go
-        posterior, final = finish(operator, y, options, state, generator)
+        problem = problem.at(state.theta)  # and let the last step's H go
+        try:
+            posterior, final = finish(problem, options, state, generator, watched=promote is not None)
+        except PrecisionLostError as lost:
+            assert promote is not None
+            logger.info("the last solve is done again in float64: %s", lost)
+            problem, state = promote().at(state.theta), lost.into(state)
+            posterior, final = finish(problem, options, state, generator)
     except KeyboardInterrupt:
         if state.solution is None or not _has_samples(state):
             raise
         logger.warning("interrupted again; using the solutions of step %d as they are", state.step)
         stopped = "interrupted"
-        posterior, final = _as_it_is(operator, state)
+        posterior, final = _as_it_is(problem.operator, state)
     return TrainingResult(posterior, final, state, stopped)
 
 
@@ -232,15 +150,40 @@ def train_only(
     *,
     generator: torch.Generator,
     callbacks: Sequence[Callback] = (),
+    promote: Callable[[], Problem] | None = None,
 ) -> TrainingState:
     """The steps alone, without the final solve: for hyperparameters that another training starts from."""
     check_targets(operator, y)
     state = initial_state(operator, options)
-    while state.step < options.n_steps:
-        state = take_step(operator.at(state.theta), y, options, state, generator)
+    problem = Problem(operator, y)
+    while _goes_on(state, options):
+        problem, state = _next(problem, options, state, generator, promote)
         if _wants_stop(callbacks, state):
             break
     return state
+
+
+def _next(
+    problem: Problem,
+    options: TrainingOptions,
+    state: TrainingState,
+    generator: torch.Generator,
+    promote: Callable[[], Problem] | None,
+) -> tuple[Problem, TrainingState]:
+    """One step, done again in float64 where float32 was not enough."""
+    problem = problem.at(state.theta)
+    try:
+        return problem, take_step(problem, options, state, generator, watched=promote is not None)
+    except PrecisionLostError as lost:
+        assert promote is not None
+        logger.info("step %d goes on in float64: %s", state.step, lost)
+        problem = promote().at(state.theta)
+        note = f"float64 from here on: {lost}"
+        return problem, take_step(problem, options, lost.into(state), generator, note=note)
+
+
+def _goes_on(state: TrainingState, options: TrainingOptions) -> bool:
+    return state.step < options.n_steps and not (options.settle and settled(state.history))
 
 
 def _wants_stop(callbacks: Sequence[Callback], state: TrainingState) -> bool:
@@ -268,15 +211,20 @@ def check_targets(operator: KernelOperator, y: Tensor) -> None:
 
 
 def take_step(
-    operator: KernelOperator,
-    y: Tensor,
+    problem: Problem,
     options: TrainingOptions,
     state: TrainingState,
     generator: torch.Generator,
-    validation: tuple[Tensor, Tensor] | None = None,
+    *,
+    watched: bool = False,
+    note: str = "",
 ) -> TrainingState:
-    """Solve at θ, estimate the gradient, move θ. Returns the next state."""
+    """Solve at θ, estimate the gradient, move θ. Returns the next state.
+
+    ``watched`` raises :class:`PrecisionLostError` where float32 is not enough. ``note`` goes into the record.
+    """
     began = time.perf_counter()
+    operator, y = problem.operator, problem.y
     fresh = state.draw is None or not options.warm_start
     draw = options.gradient.draw(operator, generator) if fresh else state.draw
     targets = options.gradient.targets(operator, y, draw)
@@ -288,6 +236,8 @@ def take_step(
         generator=generator,
         state=state.solver_state,
     )
+    if watched:
+        _watch(operator, targets, result, draw, options.rule.tol)
     theta = operator.theta
     gradient = options.gradient.gradient(operator, result, targets)
     if not bool(torch.isfinite(gradient).all()):
@@ -298,7 +248,9 @@ def take_step(
     likelihood = None
     if isinstance(options.gradient, Exact):
         likelihood = options.gradient.log_marginal_likelihood(operator, result, targets)
-    nu, adam = state.adam.ascend(state.nu, theta.chain_rule(gradient), options.learning_rate)
+    slope = theta.chain_rule(gradient)
+    stretch = theta.vector.clamp_min(1.0) if options.relative_steps else 1.0
+    nu, adam = state.adam.ascend(state.nu, slope, options.learning_rate * stretch)
     if options.noise_floor:
         nu[0] = torch.maximum(nu[0], inverse_softplus(torch.tensor(options.noise_floor, dtype=torch.float64)))
     seconds = time.perf_counter() - began
@@ -316,9 +268,10 @@ def take_step(
         step_seconds=seconds,
         converged=result.converged,
         stop_reason=result.stop_reason,
-        notes=result.notes,
+        notes=(note, *result.notes) if note else result.notes,
         log_marginal_likelihood=likelihood,
-        metrics=validation_metrics(operator, result.solution, draw, *validation) if validation else {},
+        gain=float(slope @ (nu - state.nu)) / operator.n,
+        metrics=validation_metrics(operator, result.solution, draw, *problem.held_out) if problem.held_out else {},
     )
     return replace(
         state,
@@ -335,17 +288,19 @@ def take_step(
 
 
 def finish(
-    operator: KernelOperator,
-    y: Tensor,
+    problem: Problem,
     options: TrainingOptions,
     state: TrainingState,
     generator: torch.Generator,
+    *,
+    watched: bool = False,
 ) -> tuple[Posterior, SolveResult]:
     """The last solve, at the final θ, and the posterior from it.
 
     Probes that are functions and were kept are used again, from their last solutions. Otherwise (standard or exact
     estimator, exact prior samples, no warm start) new random-feature functions are drawn, and only v_y starts warm.
     """
+    operator = problem.operator
     n_features = options.gradient.n_features if isinstance(options.gradient, Pathwise) else options.n_features
     pathwise = Pathwise(options.gradient.n_probes or options.n_samples, n_features)
     start = None
@@ -356,19 +311,30 @@ def finish(
         if options.starts_warm and state.solution is not None:
             start = torch.zeros(operator.n, 1 + pathwise.n_probes, dtype=operator.dtype, device=operator.device)
             start[:, 0] = state.solution[:, 0]
+    targets = pathwise.targets(operator, problem.y, draw)
     final = options.solver.solve(
         operator,
-        pathwise.targets(operator, y, draw),
+        targets,
         start,
         rule=options.rule,
         generator=generator,
         state=state.solver_state,
     )
+    if watched:
+        _watch(operator, targets, final, draw, options.rule.tol)
     assert isinstance(draw.prior, FeaturePrior)
     exact = isinstance(options.gradient, Exact) and isinstance(final.state, CholeskyState)
     factor = final.state.factor if exact else None
     posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, exact, factor)
     return posterior, replace(final, state=_light(final.state))
+
+
+def _watch(operator: KernelOperator, targets: Tensor, result: SolveResult, draw: Any, tol: float) -> None:
+    """Raise :class:`PrecisionLostError` where float64 contradicts a float32 solve."""
+    if operator.dtype == torch.float32:
+        reason = doubts(operator, targets, result, tol)
+        if reason:
+            raise PrecisionLostError(reason, result.solution, draw)
 
 
 def _has_samples(state: TrainingState) -> bool:

@@ -1,4 +1,4 @@
-"""What is done with a Cholesky factor L of H = L Lᵀ: solves and inverses, from matrix products where they are faster."""
+"""What is done with a Cholesky factor L of H = L Lᵀ: solves and inverses, by matrix products where those are faster."""
 
 from __future__ import annotations
 

@@ -1,0 +1,141 @@
+"""What training costs, from rates measured on this machine in a fraction of a second.
+
+A step is a few operations of n² or n³ work each. :func:`measured_rates` times the library's own code for each of them
+at a small n; the models below scale that up. How many iterations a solve takes is not known beforehand: what is assumed
+is said beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from warmgp.features import FeaturePrior
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators.chunked import ChunkedOperator
+from warmgp.operators.dense import DenseOperator
+from warmgp.triangular import inverse_from_factor, solve_with_factor
+
+SIZE = 1500
+"""Points of the measurement."""
+
+ITERATIONS = 3
+"""Of conjugate gradients with a whole factor of an earlier step, in a warm-started step. Seen: 1 to 8."""
+
+STEPS_PER_FACTOR = 9
+"""Seen: 7 to 12 while the noise falls, many more at the end."""
+
+AP_EPOCHS = 40
+"""Of alternating projections to a tolerance of 0.01 in a warm-started step. Seen: 5 at first, 200 at low noise."""
+
+CG_EPOCHS = 60
+"""Of conjugate gradients with a low-rank preconditioner, likewise. Seen: 10 to 140."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds per unit of work on one device, for one number of inputs and of columns."""
+
+    build: float  # evaluate and store H in float32, per n²
+    product: float  # stored H times the columns, per n²
+    recompute: float  # the same with H recomputed, per n²
+    substitute: float  # two triangular solves for the columns, per n²
+    gradient: float  # one quadratic gradient, per n²
+    factor: float  # Cholesky in float32, per n³
+    exact: float  # Cholesky and inverse in float64, per n³
+    exact_pass: float  # H and the gradient in float64, per n²
+    feature: float  # one random feature at one point, for all columns
+    call: float = 0.003  # what a step costs at any size
+
+
+TYPICAL = Rates(
+    build=2e-9, product=1e-9, recompute=2e-9, substitute=1.4e-9, gradient=2e-9, factor=3e-12, exact=2e-11,
+    exact_pass=7e-9, feature=1e-8,
+)  # fmt: skip
+"""Two cores of 2024: for estimates at sizes where measuring would take longer than training."""
+
+H200 = Rates(
+    build=1.5e-12, product=1.4e-12, recompute=1.4e-12, substitute=3e-12, gradient=2e-12, factor=2e-14, exact=6e-14,
+    exact_pass=5e-11, feature=1e-12, call=0.02,
+)  # fmt: skip
+"""One NVIDIA H200, 65 columns, from benchmarks/results. Other cards differ."""
+
+
+def rates_for(device: torch.device, kernel: Kernel, n: int, d: int, columns: int) -> Rates:
+    """Rates for an estimate: measured on a CPU for all but the smallest n, tabulated elsewhere."""
+    if device.type != "cpu":
+        return H200
+    return measured_rates(kernel, d, columns, torch.get_num_threads()) if n > SIZE // 3 else TYPICAL
+
+
+@lru_cache(maxsize=32)
+def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
+    """Time each operation on this CPU; kept for the life of the process. ``threads`` only tells settings apart."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(SIZE, d, generator=generator)
+    V = torch.randn(SIZE, columns, generator=generator)
+    theta = Hyperparameters.from_vector(torch.tensor([0.5, 1.0, *[float(d) ** 0.5] * d], dtype=torch.float64))
+    dense, chunked = DenseOperator(x, kernel, theta), ChunkedOperator(x, kernel, theta)
+    double = ChunkedOperator(x.double(), kernel, theta)
+    H, H64 = dense.H, DenseOperator(x.double(), kernel, theta).H
+    L, L64 = torch.linalg.cholesky(H), torch.linalg.cholesky(H64)
+    inverse = inverse_from_factor(L64)
+    prior = FeaturePrior.draw(kernel, d, 1000, columns, generator=generator, dtype=torch.float32)
+    square, cube = SIZE**2, SIZE**3
+    weights = torch.ones(columns)
+    return Rates(
+        build=_seconds(lambda: dense.at(theta).H) / square,
+        product=_seconds(lambda: dense.matmul(V)) / square,
+        recompute=_seconds(lambda: chunked.matmul(V)) / square,
+        substitute=_seconds(lambda: solve_with_factor(L, V)) / square,
+        gradient=_seconds(lambda: chunked.quadratic_gradient(V, V, weights)) / square,
+        factor=_seconds(lambda: torch.linalg.cholesky_ex(H)) / cube,
+        exact=_seconds(lambda: inverse_from_factor(torch.linalg.cholesky_ex(H64)[0])) / cube,
+        exact_pass=(
+            _seconds(lambda: DenseOperator(double.x, kernel, theta).H)
+            + _seconds(lambda: double.gradient_from_weights(lambda a, b: inverse[a, b], 1.0))
+        )
+        / square,
+        feature=_seconds(lambda: prior.evaluate(x, theta)) / (SIZE * 1000),
+    )
+
+
+def _seconds(function: Callable[[], object], repeats: int = 2) -> float:
+    """The least of a few times, after one that does not count unless it was long: on a busy machine all are."""
+    times = []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - began)
+        if times[-1] > 0.25:
+            break
+    return min(times[1:] or times)
+
+
+# -- whole trainings -------------------------------------------------------------------------------------------------
+def exact_seconds(rates: Rates, n: int, steps: int) -> float:
+    """Exact training: a factor and an inverse a step."""
+    return (steps + 1) * (n**3 * rates.exact + n**2 * rates.exact_pass + rates.call / 3)
+
+
+def factor_cg_seconds(rates: Rates, n: int, steps: int, features: int, factor_after: int) -> float:
+    """Conjugate gradients with a whole factor now and then; the first is made after ``factor_after`` iterations."""
+    step = (
+        n**2 * (rates.build + (2 + ITERATIONS) * rates.product + (1 + ITERATIONS) * rates.substitute + rates.gradient)
+        + n * features * rates.feature
+        + rates.call
+    )
+    factors = 1 + steps // STEPS_PER_FACTOR
+    return (steps + 1) * step + factors * n**3 * rates.factor + factor_after * n**2 * rates.product
+
+
+def epochs_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, *, stored: bool) -> float:
+    """Any solver that takes so many epochs a step, and two more for residuals."""
+    product = rates.product if stored else rates.recompute
+    step = n**2 * ((epochs + 2) * product + rates.gradient) + n * features * rates.feature + rates.call
+    return (steps + 1) * (step + n**2 * rates.build * stored)

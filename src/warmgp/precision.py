@@ -1,0 +1,72 @@
+"""Whether float32 still tells the truth: the residual of some rows, computed in float64.
+
+A float32 product rounds by about ε|H||v|, and v grows like 1/σ²: at low noise the residual that a solve reports, even
+one computed afresh from H in float32, may be far from the true one. A few hundred rows of H in float64 cost next to
+nothing and estimate the true norms, because a residual is spread over all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warmgp.features import FeaturePrior
+from warmgp.gradient import PathwiseDraw
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.chunked import ChunkedOperator
+from warmgp.solvers import SolveResult
+from warmgp.solvers.base import summarise
+from warmgp.training_state import TrainingState
+
+ROWS = 256
+SLACK = 1.5
+"""By what the estimate may exceed what was reported: it is one of 256 rows, and residuals are not spread evenly."""
+
+
+def spot_residuals(operator: KernelOperator, targets: Tensor, solution: Tensor) -> tuple[float, float]:
+    """Relative residuals (mean system, average probe) estimated from ``ROWS`` rows of H in float64."""
+    n = operator.n
+    rows = torch.linspace(0, n - 1, min(n, ROWS), dtype=torch.float64).round().long().to(operator.device)
+    double = ChunkedOperator(operator.x.double(), operator.kernel, operator.theta)
+    residual = targets[rows].double() - double.rows_matmul(rows, solution.double())
+    operator.entries_evaluated += double.entries_evaluated
+    norms = torch.linalg.vector_norm(targets.double(), dim=0)
+    norms = torch.where(norms > 0, norms, torch.ones_like(norms))
+    return summarise((n / len(rows)) ** 0.5 * torch.linalg.vector_norm(residual, dim=0) / norms)
+
+
+def doubts(operator: KernelOperator, targets: Tensor, result: SolveResult, tol: float) -> str:
+    """Why this float32 solve should be done again in float64; empty where there is no reason."""
+    if result.stop_reason in ("stagnated", "diverged"):
+        return f"float32 {result.stop_reason} at a residual of {max(result.residual_mean, result.residual_probes):.2g}"
+    found = spot_residuals(operator, targets, result.solution)
+    reported = result.residual_mean, result.residual_probes
+    for name, true, said in zip(("mean", "probe"), found, reported, strict=True):
+        if not true <= SLACK * max(tol, said):
+            return f"float32 reported a {name} residual of {said:.2g} where float64 finds {true:.2g}"
+    return ""
+
+
+class PrecisionLostError(ArithmeticError):
+    """A solve in float32 whose residual float64 does not confirm. Carries how far it got."""
+
+    def __init__(self, reason: str, solution: Tensor, draw: Any) -> None:
+        super().__init__(reason)
+        self.solution = solution
+        self.draw = draw
+
+    def into(self, state: TrainingState) -> TrainingState:
+        """The state with these solutions and their probes, in float64."""
+        draw = self.draw
+        if isinstance(draw, PathwiseDraw):
+            prior = draw.prior
+            if isinstance(prior, FeaturePrior):
+                parts = (prior.frequencies, prior.sin_weights, prior.cos_weights)
+                prior = FeaturePrior(*(part.double() for part in parts))
+            draw = PathwiseDraw(prior, draw.noise.double())
+        elif isinstance(draw, Tensor):
+            draw = draw.double()
+        return replace(state, solution=self.solution.double(), draw=draw, solver_state=None)
