@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.peers import gpytorch_model, gpytorch_predict, gpytorch_train
+from benchmarks.peers import gpytorch_matched, gpytorch_model, gpytorch_predict, gpytorch_train
 from experiments.common import exact_scores, load, machine, sample_scores, scores, write_json
 from warmgp.gradient import Exact, Pathwise
 from warmgp.hyperparameters import Hyperparameters
@@ -134,13 +134,7 @@ def gpytorch_fit(name: str, data: Data, steps: int) -> dict[str, Any]:
     torch.manual_seed(0)
     with contextlib.ExitStack() as stack:
         if matched:
-            for setting in (
-                gpytorch.settings.max_preconditioner_size(100),
-                gpytorch.settings.cg_tolerance(0.01),
-                gpytorch.settings.num_trace_samples(64),
-                gpytorch.settings.max_cg_iterations(1000),
-            ):
-                stack.enter_context(setting)
+            stack.enter_context(gpytorch_matched())
         fit(2)
         torch.cuda.synchronize()
         began = time.perf_counter()

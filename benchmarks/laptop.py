@@ -1,48 +1,67 @@
 """Ours, scikit-learn's GPR and GPyTorch on the same CPU in one run: fitting, predicting with std, and how good it is.
 
-    python -m benchmarks.laptop pol --sizes 2000 --out benchmarks/results/laptop-pol.json
+    python -m benchmarks.laptop pol elevators --sizes 2000 5000 0 --out benchmarks/results/laptop.json --plot laptop.png
 
 Each method fits the same model (Matérn-3/2, one length scale per input, a signal and a noise scale; standardised data)
-to the first rows of the training split, in a process of its own, and predicts 1,500 test points with standard
-deviations. ``warmgp`` is ``GPRegressor()`` as it comes. ``scikit-learn`` is ``GaussianProcessRegressor`` with its own
-L-BFGS from ones. Its gradient needs n² · d numbers, so it is left out where they do not fit. ``gpytorch`` is 100 Adam
-steps of 0.1 from ones with its own settings, which is what its tutorials do.
+to the first rows of the training split (0: all of them), in a process of its own, and predicts 1,500 test points with
+standard deviations.
+
+- ``warmgp``: ``GPRegressor()`` as it comes. Its test LLH is looked at after every step, which is part of its time, so
+  that the table can say when it had passed what the slowest method ends with.
+- ``scikit-learn``: ``GaussianProcessRegressor``, its own L-BFGS from ones. Its gradient needs n² · d numbers, so it is
+  left out where they do not fit.
+- ``gpytorch``: 100 Adam steps of 0.1 from ones with its own settings, which is what its tutorials do.
+- ``gpytorch-matched``: the same with our tolerance (0.01), probes (64), a preconditioner of rank 100, in float64; left
+  out above ``--matched-up-to`` points, where it takes hours.
+
+A run that was cut goes on from its ``--out`` file.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import resource
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.peers import gpytorch_model, gpytorch_predict, gpytorch_train
+from benchmarks.peers import gpytorch_matched, gpytorch_model, gpytorch_predict, gpytorch_train
 from experiments.common import machine, scores, write_json
 from warmgp.datasets import Split, uci
 from warmgp.hyperparameters import Hyperparameters
 
-METHODS = ("warmgp", "scikit-learn", "gpytorch")
+METHODS = ("warmgp", "gpytorch", "gpytorch-matched", "scikit-learn")
 Predictions = tuple[np.ndarray, np.ndarray]
+Measured = tuple[float, float, Predictions, dict[str, Any]]
 
 
-def with_warmgp(data: Split, n: int) -> tuple[float, float, Predictions]:
+def with_warmgp(data: Split, n: int) -> Measured:
     from warmgp import GPRegressor
 
+    held_out = data.x_test[:1500], data.y_test[:1500]
     began = time.perf_counter()
-    model = GPRegressor(random_state=0, device="cpu").fit(data.x_train[:n], data.y_train[:n])
+    model = GPRegressor(random_state=0, device="cpu").fit(data.x_train[:n], data.y_train[:n], validation=held_out)
     fitted = time.perf_counter()
     prediction = model.predict(data.x_test[:1500], return_std=True)
-    return fitted - began, time.perf_counter() - fitted, prediction
+    predicted = time.perf_counter()
+    spent = fitted - began - sum(record.step_seconds for record in model.history_)  # a start on part of the data
+    curve = []
+    for record in model.history_:
+        spent += record.step_seconds
+        curve.append([spent, record.metrics.get("llh")])
+    plan = {"plan": str(model.plan_), "estimated_seconds": model.plan_.estimated_seconds, "curve": curve}
+    return fitted - began, predicted - fitted, prediction, plan
 
 
-def with_sklearn(data: Split, n: int) -> tuple[float, float, Predictions]:
+def with_sklearn(data: Split, n: int) -> Measured:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
@@ -52,77 +71,150 @@ def with_sklearn(data: Split, n: int) -> tuple[float, float, Predictions]:
     model = GaussianProcessRegressor(kernel, alpha=0.0, random_state=0).fit(data.x_train[:n], data.y_train[:n])
     fitted = time.perf_counter()
     prediction = model.predict(data.x_test[:1500], return_std=True)
-    return fitted - began, time.perf_counter() - fitted, prediction
+    return fitted - began, time.perf_counter() - fitted, prediction, {}
 
 
-def with_gpytorch(data: Split, n: int) -> tuple[float, float, Predictions]:
-    x, y, x_test = (
-        torch.as_tensor(part, dtype=torch.float32) for part in (data.x_train[:n], data.y_train[:n], data.x_test[:1500])
-    )
+def with_gpytorch(data: Split, n: int, *, matched: bool = False) -> Measured:
+    dtype = torch.float64 if matched else torch.float32
+    parts = data.x_train[:n], data.y_train[:n], data.x_test[:1500]
+    x, y, x_test = (torch.as_tensor(part, dtype=dtype) for part in parts)
     torch.manual_seed(0)
     model, likelihood = gpytorch_model(x, y, Hyperparameters.ones(x.shape[1]))
-    began = time.perf_counter()
-    gpytorch_train(model, likelihood, x, y, 100)
-    fitted = time.perf_counter()
-    mean, variance = gpytorch_predict(model, likelihood, x_test)
-    return fitted - began, time.perf_counter() - fitted, (mean.numpy(), variance.sqrt().numpy())
+    with gpytorch_matched() if matched else contextlib.nullcontext():
+        began = time.perf_counter()
+        gpytorch_train(model, likelihood, x, y, 100)
+        fitted = time.perf_counter()
+        mean, variance = gpytorch_predict(model, likelihood, x_test)
+        predicted = time.perf_counter()
+    return fitted - began, predicted - fitted, (mean.numpy(), variance.sqrt().numpy()), {}
+
+
+FUNCTIONS = {
+    "warmgp": with_warmgp,
+    "scikit-learn": with_sklearn,
+    "gpytorch": with_gpytorch,
+    "gpytorch-matched": partial(with_gpytorch, matched=True),
+}
 
 
 def measure(method: str, dataset: str, n: int, folder: str | None) -> dict[str, Any]:
     """One method in this process."""
     data = uci(dataset, 0, folder=folder)
-    n = min(n, len(data.x_train))
-    function = {"warmgp": with_warmgp, "scikit-learn": with_sklearn, "gpytorch": with_gpytorch}[method]
-    fit_seconds, predict_seconds, (mean, std) = function(data, n)
+    fit_seconds, predict_seconds, (mean, std), more = FUNCTIONS[method](data, n)
     test = scores(torch.as_tensor(mean), torch.as_tensor(std).square(), torch.as_tensor(data.y_test[:1500]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {
         "dataset": dataset, "n": n, "method": method, "fit_seconds": fit_seconds, "predict_seconds": predict_seconds,
-        **test, "peak_gib": peak,
+        **test, "peak_gib": peak, **more,
     }  # fmt: skip
+
+
+def left_out(method: str, n: int, d: int, args: argparse.Namespace) -> str:
+    """Why a method is not run at this size; empty where it is."""
+    need = n * n * d * 8 * 3 / 2**30
+    if method == "scikit-learn" and need > args.memory:
+        return f"its gradient and copies would take {need:.0f} GiB"
+    if method == "gpytorch-matched" and n > args.matched_up_to:
+        return "it would take hours"
+    return ""
+
+
+def compare(rows: list[dict[str, Any]]) -> None:
+    """Add to our rows when they had passed the least of the test LLHs that the methods end with at that size."""
+    for row in rows:
+        if "curve" in row:
+            same = [r["llh"] for r in rows if r.get("llh") and (r["dataset"], r["n"]) == (row["dataset"], row["n"])]
+            passed = [seconds for seconds, llh in row["curve"] if llh is not None and llh >= min(same)]
+            row["seconds_to_least_llh"] = passed[0] if passed else None
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Fitting and predicting, one panel each, seconds by size."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    done = [row for row in rows if "fit_seconds" in row]
+    datasets = list(dict.fromkeys(row["dataset"] for row in done))
+    figure, axes = plt.subplots(2, len(datasets), figsize=(4.6 * len(datasets), 6.4), squeeze=False, sharex=True)
+    styles = dict(zip(METHODS, ("o-", "s--", "D:", "^-."), strict=True))
+    colours = dict(zip(METHODS, ("#0072B2", "#D55E00", "#CC79A7", "#009E73"), strict=True))  # colour-blind safe
+    for column, dataset in enumerate(datasets):
+        for line, (what, title) in enumerate(
+            (("fit_seconds", "fitting"), ("predict_seconds", "predicting 1,500 points with std"))
+        ):
+            axis = axes[line, column]
+            for method in METHODS:
+                mine = sorted((r["n"], r[what]) for r in done if (r["dataset"], r["method"]) == (dataset, method))
+                if mine:
+                    axis.loglog(*zip(*mine, strict=True), styles[method], color=colours[method], label=method)
+            axis.set_title(f"{dataset}: {title}", fontsize=10)
+            axis.set_ylabel("seconds")
+            axis.grid(alpha=0.3, which="both")
+        axes[1, column].set_xlabel("training points")
+    axes[0, 0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dataset")
-    parser.add_argument("--sizes", type=int, nargs="*", default=[2000])
+    parser.add_argument("datasets", nargs="+")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[2000, 5000, 0], help="0: all points")
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
     parser.add_argument("--data", default=None, help="folder of the UCI sets (default: WARMGP_DATA, else a download)")
     parser.add_argument("--memory", type=float, default=8.0, help="GiB that scikit-learn's gradient may take")
+    parser.add_argument("--matched-up-to", type=int, default=2000)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--plot", type=Path)
     parser.add_argument("--one", help=argparse.SUPPRESS)  # measure one method in this process
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(measure(args.one, args.dataset, args.sizes[0], args.data)))
+        print(json.dumps(measure(args.one, args.datasets[0], args.sizes[0], args.data)))
         return
-    rows = []
-    print(f"{'method':<14} {'n':>7} {'fit':>10} {'predict':>10} {'LLH':>8} {'RMSE':>7} {'peak':>9}")
-    d = uci(args.dataset, 0, folder=args.data).x_train.shape[1]
-    for n in args.sizes:
-        for method in args.methods:
-            if method == "scikit-learn" and n * n * d * 8 * 3 > args.memory * 2**30:
-                print(
-                    f"{method:<14} {n:>7,} left out: its gradient would need {n * n * d * 8 / 2**30:.1f} GiB and copies"
-                )
-                rows.append(
-                    {"dataset": args.dataset, "n": n, "method": method, "left_out": "n² · d numbers do not fit"}
-                )
-                continue
-            command = [sys.executable, "-m", "benchmarks.laptop", args.dataset, "--sizes", str(n), "--one", method]
-            if args.data:
-                command += ["--data", args.data]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                sys.exit(f"{method} failed:\n{done.stderr[-2000:]}")
-            row = json.loads(done.stdout.splitlines()[-1])
-            rows.append(row)
-            print(
-                f"{method:<14} {row['n']:>7,} {row['fit_seconds']:>8.1f} s {row['predict_seconds']:>8.2f} s "
-                f"{row['llh']:>8.3f} {row['rmse']:>7.4f} {row['peak_gib']:>5.2f} GiB",
-                flush=True,
-            )
-            if args.out:
-                write_json(args.out, {"machine": machine("cpu"), "rows": rows})
+    rows = json.loads(args.out.read_text())["rows"] if args.out and args.out.exists() else []
+    print(f"{'':<10} {'method':<17} {'n':>7} {'fit':>10} {'predict':>10} {'LLH':>8} {'RMSE':>7} {'peak':>9}")
+    for dataset in args.datasets:
+        whole, d = uci(dataset, 0, folder=args.data).x_train.shape
+        for size in args.sizes:
+            n = min(size or whole, whole)
+            for method in args.methods:
+                row = next((r for r in rows if (r["dataset"], r["n"], r["method"]) == (dataset, n, method)), None)
+                if row is None:
+                    reason = left_out(method, n, d, args)
+                    row = {"dataset": dataset, "n": n, "method": method, "left_out": reason} if reason else None
+                    rows.append(row or run_one(method, dataset, n, args.data))
+                    row = rows[-1]
+                show(row)
+                if args.out:
+                    compare(rows)
+                    write_json(args.out, {"machine": machine("cpu"), "rows": rows})
+    if args.plot:
+        draw(rows, args.plot)
+
+
+def run_one(method: str, dataset: str, n: int, folder: str | None) -> dict[str, Any]:
+    """One method in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.laptop", dataset, "--sizes", str(n), "--one", method]
+    done = subprocess.run(
+        [*command, "--data", folder] if folder else command, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{method} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def show(row: dict[str, Any]) -> None:
+    head = f"{row['dataset']:<10} {row['method']:<17} {row['n']:>7,}"
+    if "left_out" in row:
+        print(f"{head} left out: {row['left_out']}", flush=True)
+        return
+    print(
+        f"{head} {row['fit_seconds']:>8.1f} s {row['predict_seconds']:>8.2f} s "
+        f"{row['llh']:>8.3f} {row['rmse']:>7.4f} {row['peak_gib']:>5.2f} GiB",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -52,3 +53,18 @@ def gpytorch_predict(model: Any, likelihood: Any, x_new: Tensor) -> tuple[Tensor
     with torch.no_grad():
         prediction = likelihood(model(x_new))
         return prediction.mean.cpu(), prediction.variance.cpu()
+
+
+def gpytorch_matched() -> contextlib.ExitStack:
+    """A context with GPyTorch's settings at our tolerance, probes and preconditioner."""
+    import gpytorch
+
+    stack = contextlib.ExitStack()
+    for setting in (
+        gpytorch.settings.max_preconditioner_size(100),
+        gpytorch.settings.cg_tolerance(0.01),
+        gpytorch.settings.num_trace_samples(64),
+        gpytorch.settings.max_cg_iterations(1000),
+    ):
+        stack.enter_context(setting)
+    return stack

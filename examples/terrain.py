@@ -19,7 +19,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from warmgp import ConjugateGradients, GPRegressor
+from warmgp import GPRegressor
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -95,8 +95,6 @@ def main() -> None:
 
     forward, back = (lambda h: np.log(h + LOWEST), lambda t: np.exp(t) - LOWEST) if args.log else (np.array, np.array)
     model = GPRegressor(device=args.device, dtype=args.dtype, verbose=not args.quick, random_state=0)
-    if 2000 < len(train) < 50_000:  # many close neighbours: a preconditioner of rank 100 leaves far more iterations
-        model.set_params(solver=ConjugateGradients(preconditioner_rank=500), n_steps=40)
     if args.steps is not None:
         model.set_params(n_steps=args.steps)
     began = time.perf_counter()

@@ -34,12 +34,13 @@ SOLVERS: dict[str, Solver] = {
     "cholesky": Cholesky(),
     "cg": ConjugateGradients(),
     "cg0": ConjugateGradients(preconditioner_rank=0),
+    "cgf": ConjugateGradients(preconditioner_rank=0, factor_after=2),
     "ap": AlternatingProjections(block_size=50),
     "sgd": StochasticGradientDescent(batch_size=40),
 }
 """Every solver. The block and batch sizes divide none of the problems' sizes."""
 
-ITERATIVE = ("cg", "cg0", "ap", "sgd")
+ITERATIVE = ("cg", "cg0", "cgf", "ap", "sgd")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -29,7 +29,7 @@ from warmgp import (
     TrainingOptions,
     train,
 )
-from warmgp.persistence import FileError, write_checkpoint
+from warmgp.persistence import FileError, read, write_checkpoint
 from warmgp.planner import make_plan
 
 FAST = {"n_steps": 4, "n_features": 100, "n_probes": 6, "random_state": 0}
@@ -236,6 +236,22 @@ def test_resume_with_carried_pivots_ends_with_the_same_bits(tmp_path: Path) -> N
     np.testing.assert_array_equal(model.predict(X, return_std=True), whole.predict(X, return_std=True))
 
 
+def test_resume_with_a_stale_factor_ends_with_the_same_bits(tmp_path: Path) -> None:
+    """The checkpoint names the θ of the factor, which is made again from it."""
+    X, y = data()
+    settings = {**FAST, "n_steps": 9, "solver": ConjugateGradients(0, factor_after=4)}
+    whole = GPRegressor(**settings).fit(X, y)
+    path = tmp_path / "checkpoint"
+    with pytest.raises(RuntimeError, match="crash"):
+        GPRegressor(checkpoint=path, callbacks=[crash_at(4)], **settings).fit(X, y)
+    tensors, content = read(path, "checkpoint")
+    assert "factor_theta" in tensors and content["spent"] >= 0
+    model = GPRegressor(checkpoint=path, **settings).fit(X, y)
+    assert model.hyperparameters_.equals(whole.hyperparameters_)
+    assert [h.iterations for h in model.history_] == [h.iterations for h in whole.history_]
+    np.testing.assert_array_equal(model.predict(X, return_std=True), whole.predict(X, return_std=True))
+
+
 def test_a_kernel_with_other_options_is_another_setting(tmp_path: Path) -> None:
     X, y = data()
     settings = {**FAST, "solver": "cg", "checkpoint": tmp_path / "c"}
@@ -249,7 +265,7 @@ def test_subset_initialisation_is_not_repeated(tmp_path: Path, monkeypatch: pyte
     settings = {**FAST, "solver": "cg", "init": "subset", "checkpoint": tmp_path / "c"}
     with pytest.raises(RuntimeError, match="crash"):
         GPRegressor(callbacks=[crash_at(0)], **settings).fit(X, y)
-    monkeypatch.setattr("warmgp.regressor.subset_heuristic", lambda *a, **k: pytest.fail("done already"))
+    monkeypatch.setattr("warmgp.start.subset_heuristic", lambda *a, **k: pytest.fail("done already"))
     assert GPRegressor(**settings).fit(X, y).n_steps_ == 4
 
 

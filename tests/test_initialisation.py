@@ -20,9 +20,10 @@ from warmgp import (
     Exact,
     GPRegressor,
     Hyperparameters,
+    Pathwise,
     TrainingOptions,
 )
-from warmgp.initialisation import subset_heuristic
+from warmgp.initialisation import sample_start, subset_heuristic
 from warmgp.kernels import get_kernel
 from warmgp.training import train_only
 
@@ -84,7 +85,7 @@ def data(n: int = 60) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three steps on each neighbourhood instead of a hundred."""
-    monkeypatch.setattr("warmgp.regressor.N_STEPS", 3)
+    monkeypatch.setattr("warmgp.start.N_STEPS", 3)
     monkeypatch.setattr("warmgp.start.subset_heuristic", functools.partial(subset_heuristic, n_steps=3))
 
 
@@ -172,3 +173,28 @@ def test_a_finished_initialisation_is_kept_before_the_first_step(
     assert resumed.hyperparameters_.equals(whole.hyperparameters_)
     np.testing.assert_array_equal(resumed.predict(X, return_std=True), whole.predict(X, return_std=True))
     assert "Started from 10 neighbourhoods" in str(resumed.plan_)
+
+
+# -- a start on a random sample ------------------------------------------------------------------------------------
+def test_a_sample_start_is_a_training_on_those_rows() -> None:
+    x, y = toy(90, 2)
+    options = TrainingOptions(ConjugateGradients(10), Pathwise(5, 100), n_steps=4, noise_floor=1e-3)
+    theta = Hyperparameters.ones(2)
+    generator = torch.Generator().manual_seed(3)
+    state = sample_start(x, y, KERNEL, theta, options, size=30, generator=generator)
+    generator.manual_seed(3)
+    rows = torch.randperm(90, generator=generator)[:30]
+    truth = train_only(DenseOperator(x[rows], KERNEL, theta), y[rows], options, generator=generator)
+    assert torch.equal(state.nu, truth.nu) and torch.equal(state.adam.second, truth.adam.second)
+    assert state.adam.t == 4 and state.step == 0 and state.history == ()
+    assert state.solution is None and state.draw is None  # they belong to the sample
+
+
+def test_the_regressor_starts_on_a_sample(short: None, capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = data()
+    settings = {**SETTINGS, "init": "sample", "verbose": True}
+    model = GPRegressor(**settings).fit(X, y)
+    assert model.plan_.init == "sample" and model.plan_.sample_size == len(X)
+    assert "Started on a sample of" in str(model.plan_)
+    assert model.history_[0].noise_scale != 1.0 and model.n_steps_ == 3
+    assert "3/3" in capsys.readouterr().err

@@ -8,33 +8,97 @@ import pytest
 import torch
 
 from warmgp import ConjugateGradients, Matern32, planner
+from warmgp.costs import TYPICAL, measured_rates
 from warmgp.persistence import plan_from_json, plan_to_json
-from warmgp.planner import available_memory, make_plan
+from warmgp.planner import available_memory, make_plan, operator_for
+
+GIB = 2**30
 
 
 @pytest.mark.parametrize(
     ("n", "solver", "gradient", "steps", "rate", "epochs", "init"),
     [
-        (500, "cholesky", "exact", 100, 0.1, None, "ones"),
-        (13_500, "cg", "pathwise", 100, 0.1, None, "ones"),
+        (400, "cholesky", "exact", 200, 0.1, None, "ones"),
+        (4_000, "cg", "pathwise", 100, 0.1, None, "ones"),
+        (13_500, "cg", "pathwise", 30, 0.1, None, "sample"),
         (60_000, "ap", "pathwise", 30, 0.03, 10.0, "subset"),
     ],
 )
 def test_size_decides(
     n: int, solver: str, gradient: str, steps: int, rate: float, epochs: float | None, init: str
 ) -> None:
-    plan = make_plan(n, device="cpu", memory_budget=8 * 2**30)
+    plan = make_plan(n, device="cpu", memory_budget=8 * GIB)
     assert (plan.solver.name, plan.gradient.name) == (solver, gradient)
     assert (plan.n_steps, plan.learning_rate, plan.rule.max_epochs, plan.init) == (steps, rate, epochs, init)
-    assert plan.dtype == torch.float64 and make_plan(n, dtype="float32", device="cpu").dtype == torch.float32
-    assert f"{n:,} points" in str(plan) and solver in str(plan)
+    iterative = solver != "cholesky"
+    assert plan.dtype == (torch.float32 if iterative else torch.float64) and plan.promote == iterative
+    assert plan.relative_steps and plan.settle
+    assert f"{n:,} points" in str(plan) and solver in str(plan) and "Estimated: " in str(plan)
 
 
-def test_memory_decides_the_operator() -> None:
-    assert make_plan(10_000, memory_budget=3 * 2**30, device="cpu").operator == "dense"
-    assert make_plan(10_000, memory_budget=2 * 2**30, device="cpu").operator == "chunked"
-    assert make_plan(1_000, memory_budget=2**20, device="cpu").solver.name == "cg"  # no room for a factor
-    assert make_plan(1_000, device="cpu").operator == "chunked"  # Cholesky keeps its factor, not H
+def test_what_is_given_is_taken_literally() -> None:
+    """Steps, rates and precisions of one's own switch off what "auto" adds to them: that is how the paper is run."""
+    plan = make_plan(13_500, n_steps=100, learning_rate=0.1, dtype="float32", device="cpu", memory_budget=8 * GIB)
+    assert not plan.settle and not plan.relative_steps and not plan.promote
+    assert plan.init == "ones" and plan.sample_size == 0
+
+
+def test_the_cheaper_of_exact_and_iterative_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    for slow, name in (("exact", "cg"), ("product", "cholesky")):
+        rates = replace(TYPICAL, **{slow: 1e-3})
+        monkeypatch.setattr(planner, "rates_for", lambda *_, rates=rates: rates)
+        assert make_plan(3_000, device="cpu", memory_budget=8 * GIB).solver.name == name
+
+
+def test_memory_decides() -> None:
+    assert make_plan(10_000, memory_budget=3 * GIB, device="cpu").operator == "dense"
+    small = make_plan(10_000, memory_budget=GIB, device="cpu")
+    assert small.operator == "chunked" and small.solver.name == "ap"  # neither H nor a factor fits
+    assert small.rule.max_epochs == 10.0
+    assert make_plan(10_000, memory_budget=GIB, device="cpu", solver="cg").solver == ConjugateGradients(
+        1000, pivot_every=20
+    )
+    assert make_plan(400, memory_budget=3 * 2**20, device="cpu").solver.name == "cg"  # no room for a float64 factor
+    assert make_plan(400, device="cpu").operator == "chunked"  # Cholesky keeps its factor, not H
+    plan = make_plan(10_000, memory_budget=2 * GIB, device="cpu")
+    assert operator_for(plan, 10_000, torch.float32) == "dense"
+    assert operator_for(plan, 10_000, torch.float64) == "dense"
+    assert operator_for(replace(plan, memory_budget=GIB), 10_000, torch.float64) == "chunked"
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "cg", "ap", "sgd"])
+def test_what_cannot_fit_is_refused_before_anything_is_done(solver: str) -> None:
+    n = 30_000 if solver == "cholesky" else 10**8
+    with pytest.raises(MemoryError, match=rf"solver='{solver}' needs about .* GiB .* raise memory_budget"):
+        make_plan(n, solver=solver, device="cpu", memory_budget=GIB)
+
+
+def test_estimates_grow_with_the_work_and_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "rates_for", lambda *_: TYPICAL)
+    settings = {"device": "cpu", "memory_budget": 64 * GIB}
+    seconds = [make_plan(n, **settings).estimated_seconds for n in (100, 1_000, 10_000, 40_000, 10**6)]
+    assert seconds == sorted(seconds)
+    short, long = (make_plan(5_000, solver="cg", n_steps=s, **settings).estimated_seconds for s in (10, 100))
+    assert 5 < long / short < 11
+    start = make_plan(20_000, init="sample", **settings), make_plan(20_000, init="ones", n_steps=30, **settings)
+    assert start[0].estimated_seconds > start[1].estimated_seconds
+    H = 4 * 13_500**2
+    assert 2 * H < make_plan(13_500, solver="cg", **settings).estimated_bytes < 2.3 * H
+
+
+def test_rates_are_measured_once_and_positive() -> None:
+    rates = measured_rates(Matern32(), 3, 9, torch.get_num_threads())
+    assert all(value > 0 for value in vars(rates).values())
+    assert measured_rates(Matern32(), 3, 9, torch.get_num_threads()) is rates
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.004, "0.004 s"), (3.21, "3.2 s"), (119, "119 s"), (300, "5 min"), (3600, "60 min"), (10**5, "28 h")],
+)
+def test_durations_read_well(seconds: float, text: str) -> None:
+    plan = replace(make_plan(100, device="cpu"), estimated_seconds=seconds, took_seconds=seconds)
+    assert f"Estimated: {text} and" in str(plan) and str(plan).endswith(f"Took {text}.")
 
 
 def test_a_gpu_in_float32_gets_the_fused_operator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +127,7 @@ def test_a_plan_of_a_gpu_runs_on_a_cpu() -> None:
     assert plan_from_json(plan_to_json(plan)).operator == "fused"
 
 
-@pytest.mark.parametrize(("n", "features"), [(100, 2000), (13_500, 6750), (1_000_001, 16_000), (9_003, 4500)])
+@pytest.mark.parametrize(("n", "features"), [(100, 4000), (13_500, 6750), (1_000_001, 16_000), (9_003, 4500)])
 def test_features_are_even_and_bounded(n: int, features: int) -> None:
     assert make_plan(n, device="cpu").n_features == features
 
@@ -88,7 +152,8 @@ def test_no_cuda_is_said_so() -> None:
 
 
 def test_blocks_shrink_where_their_factors_would_not_fit() -> None:
-    assert make_plan(60_000, device="cpu", memory_budget=8 * 2**30).solver.block_size == 1000
+    assert make_plan(60_000, device="cpu", memory_budget=8 * GIB).solver.block_size == 1000
+    assert make_plan(5_000, solver="ap", device="cpu", memory_budget=8 * GIB).solver.block_size == 2120
     plan = make_plan(1_844_352, device="cpu", memory_budget=8 * 2**30)
     assert plan.solver.block_size == 288 and 2 * 8 * 1_844_352 * 288 <= 8 * 2**30
-    assert make_plan(10**8, solver="ap", device="cpu", memory_budget=2**30).solver.block_size == 64
+    assert make_plan(10**6, solver="ap", device="cpu", memory_budget=3 * GIB).solver.block_size == 200

@@ -611,3 +611,12 @@ def test_inverse_from_a_factor_by_blocks(n: int, block: int | None) -> None:
     inverse = inverse_from_factor(torch.linalg.cholesky(H), block)
     torch.testing.assert_close(inverse, torch.linalg.inv(H), rtol=1e-9, atol=1e-11)
     assert torch.equal(inverse, inverse.T) or block is None
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+def test_an_infinite_budget_is_none(name: str) -> None:
+    problem = make_problem()
+    results = [
+        solve(SOLVERS[name], problem.operator(), problem.targets, tol=0.1, max_epochs=m) for m in (None, math.inf)
+    ]
+    assert results[0].converged and torch.equal(results[0].solution, results[1].solution)

@@ -27,6 +27,7 @@ from warmgp.gradient import GradientEstimator
 from warmgp.kernels import get_kernel
 from warmgp.solvers import Solver
 from warmgp.training import train_only
+from warmgp.training_state import settled
 
 KERNEL = get_kernel("matern32")
 
@@ -299,3 +300,61 @@ def test_targets_are_checked() -> None:
     x[3, 0] = math.inf
     with pytest.raises(ValueError, match="x must be finite"):
         train(DenseOperator(x, KERNEL, Hyperparameters.ones(2)), y, options(), generator=seeded())
+
+
+# -- the outer loop's economy --------------------------------------------------------------------------------------
+def test_training_settles_and_stays_settled() -> None:
+    H, y = operator(80)
+    exact = options(Cholesky(), Exact(), n_steps=500, settle=True)
+    result = train(H, y, exact, generator=seeded())
+    steps = len(result.history)
+    assert 20 < steps < 500 and settled(result.history) and not settled(result.history[:-1])
+    longer = train(H, y, replace(exact, settle=False), generator=seeded())
+    gained = longer.history[-1].log_marginal_likelihood - result.history[-1].log_marginal_likelihood
+    assert gained / 80 < 0.02  # nats per point
+    again = train(H, y, exact, generator=seeded(), state=result.state)
+    assert len(again.history) == steps and again.theta.equals(result.theta)
+
+
+def test_gains_are_what_the_likelihood_gains() -> None:
+    """For small steps the promise of a step, gradient times step, is what the likelihood does."""
+    H, y = operator(60)
+    result = train(H, y, options(Cholesky(), Exact(), n_steps=12, learning_rate=1e-3), generator=seeded())
+    values = [record.log_marginal_likelihood for record in result.history]
+    for before, after, record in zip(values, values[1:], result.history, strict=False):
+        assert (after - before) / 60 == pytest.approx(record.gain, rel=0.05)
+
+
+def test_settled_needs_a_window() -> None:
+    H, y = operator(40)
+    record = train(H, y, options(n_steps=1), generator=seeded()).history[0]
+    flat = [replace(record, gain=0.0)] * 10
+    assert settled(flat) and not settled(flat[1:]) and not settled([*flat[1:], replace(record, gain=1.0)])
+    assert settled([replace(record, gain=1.0), *flat])
+
+
+def test_relative_steps_move_what_is_large_by_a_share_of_itself() -> None:
+    x, y = toy(60, 2)
+    start = Hyperparameters(0.5, 1.5, [20.0, 0.8])
+    plain, relative = (
+        train_only(
+            DenseOperator(x, KERNEL, start), y,
+            options(Cholesky(), Exact(), n_steps=1, relative_steps=flag), generator=seeded(),
+        )
+        for flag in (False, True)
+    )  # fmt: skip
+    moved = [(state.nu - start.unconstrained).tolist() for state in (plain, relative)]
+    assert moved[1] == pytest.approx([m * max(1.0, t) for m, t in zip(moved[0], start.vector.tolist(), strict=True)])
+
+
+def test_relative_steps_get_irrelevant_inputs_out_of_the_way() -> None:
+    generator = seeded()
+    x = torch.randn(150, 4, dtype=torch.float64, generator=generator)
+    y = torch.sin(x[:, 0]) + 0.1 * torch.randn(150, dtype=torch.float64, generator=generator)
+    values = {}
+    for flag in (False, True):
+        H = DenseOperator(x, KERNEL, Hyperparameters.ones(4))
+        choice = options(Cholesky(), Exact(), n_steps=60, relative_steps=flag)
+        values[flag] = train_only(H, y, choice, generator=seeded()).history[-1]
+    assert values[True].log_marginal_likelihood > values[False].log_marginal_likelihood + 5
+    assert min(values[True].length_scales[1:]) > 2 * max(values[False].length_scales[1:])

@@ -71,9 +71,7 @@ def fit(
     checkpoint: Annotated[Path | None, typer.Option(help="keep the state of training in this file")] = None,
     checkpoint_every: Annotated[int, typer.Option(help="steps between checkpoints")] = 10,
     resume: Annotated[bool, typer.Option("--resume", help="go on from the checkpoint, if there is one")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="only say how it would train, and the cost")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say how it would train, and the cost")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Train on a table and write a model file.

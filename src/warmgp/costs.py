@@ -120,7 +120,7 @@ def _seconds(function: Callable[[], object], repeats: int = 2) -> float:
 # -- whole trainings -------------------------------------------------------------------------------------------------
 def exact_seconds(rates: Rates, n: int, steps: int) -> float:
     """Exact training: a factor and an inverse a step."""
-    return (steps + 1) * (n**3 * rates.exact + n**2 * rates.exact_pass + rates.call / 3)
+    return (steps + 1) * (n**3 * rates.exact + n**2 * rates.exact_pass + 1.5 * rates.call)
 
 
 def factor_cg_seconds(rates: Rates, n: int, steps: int, features: int, factor_after: int) -> float:

@@ -34,14 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     X, y = X[seen], y[seen]
     print(f"Fitting {len(y):,} noisy observations of a surface (a square hole is left out) …", flush=True)
     began = time.perf_counter()
-    model = GPRegressor(
-        solver="cg",
-        dtype="float32",
-        n_steps=args.steps,
-        learning_rate=0.1,
-        verbose=not args.quiet,
-        random_state=0,
-    ).fit(X, y)
+    model = GPRegressor(solver="cg", n_steps=args.steps, verbose=not args.quiet, random_state=0).fit(X, y)
     fitted = time.perf_counter() - began
 
     axis = np.linspace(-1, 1, 101)

@@ -67,15 +67,19 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     max_epochs : float, None or "auto"
         Budget of a solve in epochs (products with the whole kernel matrix); None means until ``tol``.
     n_steps, learning_rate : number or "auto"
-        Of Adam: 100 steps of 0.1 below 50,000 points, 30 of 0.03 above.
-    init : {"auto", "ones", "subset"} or Hyperparameters
-        In standardised units. "subset" averages exact fits of neighbourhoods.
+        Of Adam. Numbers are taken literally, as in the paper. "auto" takes at most 100 steps (200 if exact, 30 after a
+        start on part of the data) and stops when the likelihood has settled; 0.1 below 50,000 points, 0.03 above, and
+        relative for hyperparameters above 1.
+    init : {"auto", "ones", "sample", "subset"} or Hyperparameters
+        In standardised units. "sample" trains on a random fifth of the points first; "subset" averages exact fits of
+        neighbourhoods.
     noise_floor : float
         Least noise scale, in standardised units.
     standardize : bool
         Centre and scale inputs and targets, and undo it in predictions.
     device : "auto", "cpu", "cuda", …
     dtype : {"auto", "float32", "float64"}
+        "auto" is float32, checked against float64 at every step and left for it when that is not enough.
     memory_budget : int or None
         Bytes that training may use; None for what is free.
     checkpoint : path or None

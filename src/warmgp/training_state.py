@@ -141,11 +141,10 @@ LEAST_GAIN = 5e-5
 
 
 def settled(history: Sequence[StepRecord]) -> bool:
-    """Whether the last steps promised less than ``LEAST_GAIN`` of log-likelihood per point each, on average.
+    """Whether none of the last steps has mattered: on average ``LEAST_GAIN`` of log-likelihood per point, up or down.
 
-    A promise is the gradient times the step. At an optimum Adam goes to and fro and promises cancel, so this sees
-    through its momentum and the noise of an estimate, and does not wait for length scales that may grow for ever
-    because nothing depends on them.
+    What a step should gain is the gradient times the step. Unlike the steps themselves it does not wait for length
+    scales that may grow for ever because nothing depends on them. Steps that go to and fro do not count as settled.
     """
-    last = [record.gain for record in history[-WINDOW:]]
+    last = [abs(record.gain) for record in history[-WINDOW:]]
     return len(last) == WINDOW and sum(last) < WINDOW * LEAST_GAIN

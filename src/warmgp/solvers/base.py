@@ -227,7 +227,7 @@ class Progress:
         if self.rule.max_epochs is None:
             return most
         left = (self.rule.max_epochs * (1 + 1e-9) - self.iteration_epochs) / next_epochs
-        return max(1, min(most, int(left)))
+        return max(1, int(min(most, left)))
 
     def count(self, epochs: float, iterations: int = 1) -> None:
         """Book iterations that cost ``epochs`` together."""

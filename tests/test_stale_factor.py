@@ -1,0 +1,145 @@
+"""A whole factor of an earlier H as the preconditioner: right at any θ, nearly free iterations, deterministic."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_truth import toy
+from warmgp import (
+    ChunkedOperator,
+    ConjugateGradients,
+    DenseOperator,
+    Hyperparameters,
+    KernelOperator,
+    Pathwise,
+    StoppingRule,
+    TrainingOptions,
+)
+from warmgp.kernels import get_kernel
+from warmgp.solvers.cg import FREE, CGState
+from warmgp.stale_factor import StaleFactor
+from warmgp.training import train_only
+from warmgp.triangular import solve_with_factor, triangular_inverse
+
+KERNEL = get_kernel("matern32")
+LOW_NOISE = Hyperparameters(0.05, 1.2, [0.9, 1.4])
+
+
+def make(
+    theta: Hyperparameters = LOW_NOISE, n: int = 157, kind: type[KernelOperator] = DenseOperator,
+    dtype: torch.dtype = torch.float64,
+) -> KernelOperator:  # fmt: skip
+    return kind(toy(n, 2)[0].to(dtype), KERNEL, theta)
+
+
+def columns(n: int = 157, c: int = 5, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(n, c, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).to(dtype)
+
+
+@pytest.mark.parametrize("kind", [DenseOperator, ChunkedOperator])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_it_is_the_inverse_of_its_own_h(kind: type[KernelOperator], dtype: torch.dtype) -> None:
+    operator = make(kind=kind, dtype=dtype)
+    R = columns(dtype=dtype)
+    factor = StaleFactor.build(operator)
+    assert factor is not None
+    torch.testing.assert_close(
+        operator.matmul(factor.solve(R)), R, rtol=0, atol=2e-2 if dtype == torch.float32 else 1e-9
+    )
+    assert factor.solve(R).dtype == dtype
+
+
+def test_building_leaves_a_stored_h_alone() -> None:
+    operator = make()
+    before = operator.H.clone()
+    StaleFactor.build(operator)
+    assert torch.equal(operator.H, before)
+
+
+def test_float64_takes_over_where_float32_is_not_positive_definite() -> None:
+    """Duplicated points and hardly any noise: H is singular to float32."""
+    x = toy(60, 2)[0].float().repeat(2, 1)
+    operator = DenseOperator(x, KERNEL, Hyperparameters(1e-4, 1.0, [1.0, 1.0]))
+    assert torch.linalg.cholesky_ex(operator.H)[1] != 0
+    factor = StaleFactor.build(operator)
+    assert factor is not None and factor.factor.dtype == torch.float64
+
+
+def test_no_factor_is_said_so_and_cg_goes_on() -> None:
+    x = toy(60, 2)[0].repeat(2, 1)
+    singular = DenseOperator(x, KERNEL, Hyperparameters(1e-12, 1.0, [1.0, 1.0]))
+    assert StaleFactor.build(singular) is None
+    rule = StoppingRule(1e-3, max_epochs=20)
+    result = ConjugateGradients(0, factor_after=1).solve(singular, columns(120), rule=rule)
+    assert result.iterations > 1 and result.state.preconditioner is None
+
+
+@pytest.mark.parametrize("n", [1, 2, 37, 64])
+@pytest.mark.parametrize("block", [1, 8, 64])
+def test_triangular_solves_and_inverses(n: int, block: int) -> None:
+    A = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
+    H = A @ A.T + torch.eye(n, dtype=torch.float64)
+    L, B = torch.linalg.cholesky(H), columns(n)
+    torch.testing.assert_close(triangular_inverse(L, block) @ L, torch.eye(n, dtype=torch.float64), atol=1e-9, rtol=0)
+    torch.testing.assert_close(solve_with_factor(L, B), torch.linalg.solve(H, B), rtol=1e-8, atol=1e-9)
+    assert solve_with_factor(L, B).is_contiguous()
+
+
+def solve(operator: KernelOperator, state: CGState | None = None, after: int | None = 5):
+    return ConjugateGradients(0, factor_after=after).solve(operator, columns(), rule=StoppingRule(1e-6), state=state)
+
+
+def test_the_factor_comes_in_the_middle_of_a_hard_solve() -> None:
+    plain, helped = solve(make(), after=None), solve(make())
+    assert plain.iterations > 50 and plain.converged
+    assert helped.converged and helped.iterations <= 5 + FREE + 2  # a fresh factor solves in one or two
+    assert isinstance(helped.state.preconditioner, StaleFactor) and helped.state.spent == 0
+    truth = torch.linalg.solve(make().H, columns())
+    torch.testing.assert_close(helped.solution, truth, rtol=1e-3, atol=1e-3 * float(truth.abs().max()))
+
+
+def test_it_serves_the_steps_after_it() -> None:
+    state = solve(make()).state
+    factor = state.preconditioner
+    moved = Hyperparameters(0.046, 1.25, [0.95, 1.3])
+    operator = make().at(moved)
+    kept = CGState(StaleFactor(operator.origin, factor.factor), 0)  # the same data, an earlier θ
+    result = solve(operator, kept, after=50)
+    assert result.converged and result.iterations < 12 and result.state.preconditioner is kept.preconditioner
+    assert result.state.spent == max(0, result.iterations - FREE)
+
+
+def test_easy_solves_never_pay_for_one() -> None:
+    easy = Hyperparameters(3.0, 1.0, [1.0, 1.0])
+    state = None
+    for _ in range(20):
+        result = ConjugateGradients(0, factor_after=5).solve(make(easy), columns(), rule=StoppingRule(0.3), state=state)
+        state = result.state
+    assert result.iterations <= FREE and state.spent == 0 and state.preconditioner is None
+
+
+def test_other_data_get_their_own() -> None:
+    state = solve(make()).state
+    result = solve(make(n=157), state)  # equal points, but another tensor: it cannot know
+    assert result.converged and result.state.preconditioner is not state.preconditioner
+
+
+def test_training_needs_a_handful_of_iterations_a_step() -> None:
+    """The point of it all: at low noise a low-rank preconditioner takes many times as many."""
+    x, y = toy(300, 2)
+    taken = {}
+    for after in (None, 3):
+        options = TrainingOptions(ConjugateGradients(10, factor_after=after), Pathwise(8, 500), n_steps=25)
+        start = DenseOperator(x, KERNEL, Hyperparameters(0.1, 1.0, [0.7, 0.7]))
+        state = train_only(start, y, options, generator=torch.Generator().manual_seed(0))
+        assert all(record.converged for record in state.history)
+        taken[after] = sum(record.iterations for record in state.history[1:]) / 24
+    assert taken[3] < 8 and taken[3] < taken[None] / 3
+
+
+@pytest.mark.parametrize("bad", [0, -1, 2.5, True])
+def test_factor_after_is_checked(bad: object) -> None:
+    with pytest.raises(ValueError, match="factor_after must be an integer of at least 1"):
+        ConjugateGradients(0, factor_after=bad)
