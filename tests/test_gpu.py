@@ -22,6 +22,8 @@ from warmgp import (
     StoppingRule,
 )
 from warmgp.kernels import KERNELS, get_kernel
+from warmgp.precision import spot_residuals
+from warmgp.stale_factor import StaleFactor
 
 pytestmark = pytest.mark.gpu
 
@@ -72,8 +74,14 @@ def test_products(kind: type[KernelOperator], kernel: str, dtype: torch.dtype, d
 @pytest.mark.parametrize("kind", [DenseOperator, ChunkedOperator])
 @pytest.mark.parametrize(
     "solver",
-    [Cholesky(), ConjugateGradients(), AlternatingProjections(50), StochasticGradientDescent(64)],
-    ids=lambda s: s.name,
+    [
+        Cholesky(),
+        ConjugateGradients(),
+        ConjugateGradients(0, factor_after=2),
+        AlternatingProjections(50),
+        StochasticGradientDescent(64),
+    ],
+    ids=["cholesky", "cg", "cg-factor", "ap", "sgd"],
 )
 def test_solves(solver: Solver, kind: type[KernelOperator], kernel: str, dtype: torch.dtype) -> None:
     operator, H = problem(kind, kernel, dtype, 4)
@@ -99,3 +107,33 @@ def test_regressor_agrees_with_the_cpu(solver: str) -> None:
     np.testing.assert_allclose(here.hyperparameters_.vector, there.hyperparameters_.vector, rtol=1e-4)
     for a, b in zip(here.predict(X, return_std=True), there.predict(X, return_std=True), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", [DenseOperator, ChunkedOperator])
+def test_a_stale_factor_is_nearly_the_inverse(kind: type[KernelOperator]) -> None:
+    operator, H = problem(kind, "matern32", torch.float32, 4)
+    R = torch.randn(257, 5, generator=torch.Generator().manual_seed(0))
+    factor = StaleFactor.build(operator)
+    assert factor is not None and factor.factor.dtype == torch.float16
+    truth = torch.linalg.solve(H, R.double())
+    assert (factor.solve(R.cuda()).cpu().double() - truth).norm() <= 5e-3 * truth.norm()
+
+
+def test_spot_residuals_are_the_residuals() -> None:
+    operator, H = problem(ChunkedOperator, "matern32", torch.float32, 4)
+    b = torch.randn(257, 3, generator=torch.Generator().manual_seed(0))
+    v = torch.linalg.solve(H, b.double()).float() * 0.9
+    residual = (b.double() - H @ v.double()).norm(dim=0) / b.double().norm(dim=0)
+    found = spot_residuals(operator, b.cuda(), v.cuda())
+    assert found == pytest.approx((float(residual[0]), float(residual[1:].mean())), rel=0.02)
+
+
+def test_auto_precision_trains_low_noise_data_to_the_cpus_answer() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(600, 2))
+    y = np.sin(2 * X[:, 0]) * np.cos(X[:, 1]) + 1e-3 * rng.normal(size=600)
+    settings = {"solver": "cg", "n_steps": 60, "n_features": 2000, "random_state": 0}
+    here = GPRegressor(device="cuda", **settings).fit(X, y)
+    there = GPRegressor(device="cpu", dtype="float64", **settings).fit(X, y)
+    assert here.converged_
+    np.testing.assert_allclose(here.predict(X), there.predict(X), atol=5e-3)

@@ -19,7 +19,7 @@ GIB = 2**30
     ("n", "solver", "gradient", "steps", "rate", "epochs", "init"),
     [
         (400, "cholesky", "exact", 200, 0.1, None, "ones"),
-        (4_000, "cg", "pathwise", 100, 0.1, None, "ones"),
+        (4_000, "cg", "pathwise", 150, 0.1, None, "ones"),
         (13_500, "cg", "pathwise", 30, 0.1, None, "sample"),
         (60_000, "ap", "pathwise", 30, 0.03, 10.0, "subset"),
     ],

@@ -330,3 +330,15 @@ def test_exact_training_that_cannot_fit_is_refused_at_once() -> None:
 @parametrize_with_checks([GPRegressor(n_steps=3, n_features=50, n_probes=4, random_state=0)])
 def test_scikit_learns_own_checks(estimator, check) -> None:  # type: ignore[no-untyped-def]
     check(estimator)
+
+
+def test_a_plan_without_training() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = GPRegressor(solver="ap", n_steps=7)
+    plan = model.plan(X)
+    assert plan.solver.name == "ap" and plan.n_steps == 7 and plan.estimated_seconds > 0 and plan.took_seconds is None
+    assert not hasattr(model, "plan_") and not hasattr(model, "n_features_in_")
+    with pytest.raises(ValueError, match="solver must be"):
+        GPRegressor(solver="magic").plan(X)
+    fitted = model.fit(X, X[:, 0])
+    assert fitted.plan_.took_seconds > 0 and "Took" in str(fitted.plan_)

@@ -51,6 +51,31 @@ def test_it_is_the_inverse_of_its_own_h(kind: type[KernelOperator], dtype: torch
     assert factor.solve(R).dtype == dtype
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-9, 1e9])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_products_instead_of_substitution(dtype: torch.dtype, scale: float) -> None:
+    """As on a GPU: nearly the same P⁻¹ whatever the size of a column, positive for every direction."""
+    operator = make(dtype=torch.float32)
+    factor = StaleFactor.build(operator)
+    assert factor is not None
+    inverted = factor.inverted(dtype)
+    assert float(inverted.factor.abs().max()) <= 1.01 and inverted.factor.dtype == dtype
+    R = torch.cat([columns(dtype=torch.float32), torch.zeros(157, 1)], 1) * scale
+    truth, found = factor.solve(R), inverted.solve(R)
+    assert float((found - truth).norm() / truth.norm()) < (5e-3 if dtype == torch.float16 else 1e-3)
+    assert bool(((R * found).sum(0)[:-1] > 0).all()) and bool((found[:, -1] == 0).all())
+
+
+def test_cg_converges_with_the_float16_inverse() -> None:
+    operator = make(dtype=torch.float32)
+    factor = StaleFactor.build(operator)
+    assert factor is not None
+    state = CGState(factor.inverted(torch.float16))
+    rule = StoppingRule(1e-3)
+    result = ConjugateGradients(0).solve(operator, columns(dtype=torch.float32), rule=rule, state=state)
+    assert result.converged and result.iterations <= 6
+
+
 def test_building_leaves_a_stored_h_alone() -> None:
     operator = make()
     before = operator.H.clone()

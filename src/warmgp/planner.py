@@ -162,7 +162,7 @@ def make_plan(
         limited = not exact and (large or (chosen.name == "ap" and solver == "auto"))
         max_epochs = 10.0 if limited else None
     if isinstance(n_steps, str):
-        n_steps = 200 if exact else 30 if large or init == "sample" else 100
+        n_steps = 200 if exact else 30 if large or init == "sample" else 150
     relative = learning_rate == "auto"
     if isinstance(learning_rate, str):
         learning_rate = 0.03 if large else 0.1

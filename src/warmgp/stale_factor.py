@@ -27,17 +27,20 @@ class StaleFactor:
     origin : Origin
         Of the H that was factored.
     factor : Tensor, (n, n)
-        Its lower Cholesky factor; on a GPU the inverse of that, because products are fast there and substitution is
-        not.
+        Its lower Cholesky factor L; or, where ``noise`` is given, X = σL⁻¹.
+    noise : float or None
+        σ, for P⁻¹ = XᵀX/σ². Products are fast on a GPU and substitution is not. No entry of X is above one, so float16
+        holds it, which is precise enough for a preconditioner.
     """
 
     origin: Origin
     factor: Tensor
+    noise: float | None = None
 
     @classmethod
     def build(cls, operator: KernelOperator) -> StaleFactor | None:
-        """Factor H in the operator's dtype, or in float64 where that fails; None where H is not positive definite."""
-        for dtype in dict.fromkeys([operator.dtype, torch.float64]):
+        """Factor H in float32, or in float64 where that fails; None where H is not positive definite."""
+        for dtype in (torch.float32, torch.float64):
             if isinstance(operator, DenseOperator) and dtype == operator.dtype:
                 H = operator.H.clone()
             else:
@@ -47,12 +50,19 @@ class StaleFactor:
             info = torch.empty((), dtype=torch.int32, device=H.device)
             torch.linalg.cholesky_ex(H, out=(H, info))
             if int(info) == 0:
-                return cls(operator.origin, H if H.device.type == "cpu" else triangular_inverse(H))
+                factor = cls(operator.origin, H)
+                return factor if H.device.type == "cpu" else factor.inverted(torch.float16)
         return None
+
+    def inverted(self, dtype: torch.dtype) -> StaleFactor:
+        """The same preconditioner by products with X = σL⁻¹ in that dtype."""
+        noise = float(self.origin.theta.noise_scale)
+        return StaleFactor(self.origin, triangular_inverse(self.factor).mul_(noise).to(dtype), noise)
 
     def solve(self, R: Tensor) -> Tensor:
         """P⁻¹ R, (n, c)."""
-        its = R.to(self.factor.dtype)
-        if self.factor.device.type == "cpu":
-            return solve_with_factor(self.factor, its).to(R.dtype)
-        return (self.factor.T @ (self.factor @ its)).to(R.dtype)
+        if self.noise is None:
+            return solve_with_factor(self.factor, R.to(self.factor.dtype)).to(R.dtype)
+        scale = R.abs().amax(0).clamp_min(torch.finfo(R.dtype).tiny)  # per column: float16 has few exponents
+        half = self.factor @ (R / scale).to(self.factor.dtype)
+        return (self.factor.T @ half).to(R.dtype) * (scale / self.noise**2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -120,15 +121,16 @@ class ConjugateGradients(Solver):
             torch.addcmul(p, _ratio(gamma_new, gamma), d, out=d)
             gamma.copy_(gamma_new)
 
-        run = Recorded(iteration, operator)
+        run: Callable[[], None] = iteration  # a factor leaves too few iterations to be worth recording
+        if not isinstance(preconditioner, StaleFactor):
+            run = Recorded(iteration, operator)
         may_factor = self.factor_after is not None
         while True:
             if may_factor and spent + max(0, progress.iterations - since - FREE) >= (self.factor_after or 0):
                 factor = StaleFactor.build(operator)
                 may_factor = factor is not None
                 if factor is not None:
-                    preconditioner, spent, since = factor, 0, progress.iterations
-                    run = Recorded(iteration, operator)
+                    preconditioner, spent, since, run = factor, 0, progress.iterations, iteration
                     begin()
             if progress.checked:  # the start, or a residual just replaced by the true one
                 r.copy_(progress.r)
