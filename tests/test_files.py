@@ -252,6 +252,21 @@ def test_resume_with_a_stale_factor_ends_with_the_same_bits(tmp_path: Path) -> N
     np.testing.assert_array_equal(model.predict(X, return_std=True), whole.predict(X, return_std=True))
 
 
+def test_resume_before_the_first_factor_counts_on(tmp_path: Path) -> None:
+    """Iterations spent without a factor are in the checkpoint: the factor comes at the same step."""
+    X, y = data()
+    settings = {**FAST, "n_steps": 9, "solver": ConjugateGradients(0, factor_after=20)}
+    whole = GPRegressor(**settings).fit(X, y)
+    path = tmp_path / "checkpoint"
+    with pytest.raises(RuntimeError, match="crash"):
+        GPRegressor(checkpoint=path, callbacks=[crash_at(1)], **settings).fit(X, y)
+    tensors, content = read(path, "checkpoint")
+    assert "factor_theta" not in tensors and content["spent"] > 0
+    model = GPRegressor(checkpoint=path, **settings).fit(X, y)
+    assert [h.iterations for h in model.history_] == [h.iterations for h in whole.history_]
+    assert model.hyperparameters_.equals(whole.hyperparameters_)
+
+
 def test_a_kernel_with_other_options_is_another_setting(tmp_path: Path) -> None:
     X, y = data()
     settings = {**FAST, "solver": "cg", "checkpoint": tmp_path / "c"}

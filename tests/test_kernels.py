@@ -12,7 +12,7 @@ from scipy.special import gamma, kv
 from scipy.stats import multivariate_normal, multivariate_t
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
-from warmgp.kernels import KERNELS, RBF, Matern12, Matern32, get_kernel
+from warmgp.kernels import KERNELS, RBF, Kernel, Matern12, Matern32, get_kernel
 
 NU = {"rbf": math.inf, "matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 NAMES = pytest.mark.parametrize("name", list(NU))
@@ -97,7 +97,16 @@ def test_evaluate_follows_functions_of_ones_own() -> None:
         def profile(self, r: torch.Tensor) -> torch.Tensor:
             return 2.0 * super().profile(r)
 
+    class Mixin:
+        def profile(self, r: torch.Tensor) -> torch.Tensor:
+            return 3.0 * torch.exp(-r)
+
+    class Mixed(Mixin, RBF):
+        pass
+
     r = torch.ones(1, 3)
+    assert torch.equal(Mixed().evaluate(r.clone(), torch.empty_like(r))[0], 3.0 * torch.exp(-r))
+    assert Matern32.evaluate is not Kernel.evaluate
     assert torch.equal(Doubled().evaluate(r.clone(), torch.empty_like(r))[0], Doubled().profile(r))
 
 

@@ -530,3 +530,14 @@ def test_float32_diagonal_is_exact_for_every_kind_of_index(kind: str) -> None:
     assert torch.allclose(operator.matmul(eye).diagonal(), expected, rtol=2e-7, atol=0)
     assert torch.allclose(operator.columns_matmul(index, torch.eye(3))[index].diagonal(), expected, rtol=2e-7, atol=0)
     assert (operator.kernel_columns(index)[index].diagonal() == 1.0).all()
+
+
+def test_at_leaves_an_operator_alone_and_moved_to_takes_its_memory() -> None:
+    first = DenseOperator(inputs(30, 2), get_kernel("rbf"), hyperparameters(2))
+    H, other = first.H, Hyperparameters.ones(2)
+    before = H.clone()
+    truth = first.at(other).H
+    assert torch.equal(H, before) and first.H is H
+    moved = first.moved_to(other)
+    assert torch.equal(moved.H, truth) and moved.H.data_ptr() == H.data_ptr()
+    assert torch.equal(first.H, before)  # evaluated again, elsewhere

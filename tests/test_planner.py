@@ -83,7 +83,7 @@ def test_estimates_grow_with_the_work_and_add_up(monkeypatch: pytest.MonkeyPatch
     start = make_plan(20_000, init="sample", **settings), make_plan(20_000, init="ones", n_steps=30, **settings)
     assert start[0].estimated_seconds > start[1].estimated_seconds
     H = 4 * 13_500**2
-    assert 2 * H < make_plan(13_500, solver="cg", **settings).estimated_bytes < 2.3 * H
+    assert 3 * H < make_plan(13_500, solver="cg", **settings).estimated_bytes < 3.3 * H
 
 
 def test_rates_are_measured_once_and_positive() -> None:

@@ -142,3 +142,67 @@ def test_a_dtype_of_ones_own_is_kept() -> None:
     for dtype in (torch.float32, torch.float64):
         model = GPRegressor(dtype=dtype, **settings).fit(x.numpy(), y.numpy())
         assert model._posterior.x.dtype == dtype and not model.plan_.promote
+
+
+class Fragile(ConjugateGradients):
+    """Cannot factor anything in float32, as a solver of one's own might not."""
+
+    def solve(self, operator, *arguments, **options):  # type: ignore[no-untyped-def]
+        if operator.dtype == torch.float32:
+            raise torch.linalg.LinAlgError("a block is not positive definite")
+        return super().solve(operator, *arguments, **options)
+
+
+def test_errors_of_float32_are_lost_precision_too() -> None:
+    operator, y = problem(80, 0.3, torch.float32)
+    options = TrainingOptions(Fragile(20), Pathwise(4, 100), n_steps=2, n_features=100)
+
+    def double() -> Problem:
+        return Problem(*problem(80, 0.3, torch.float64))
+
+    generator = torch.Generator().manual_seed(0)
+    result = train(operator, y, options, generator=generator, promote=double)
+    assert "float32 failed: a block is not positive definite" in result.history[0].notes[0]
+    assert result.posterior.x.dtype == torch.float64
+    with pytest.raises(torch.linalg.LinAlgError):
+        train(operator, y, options, generator=generator)
+
+
+def late_doubts(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """float32 is trusted in every step and not in the last solve."""
+    asked: list[int] = []
+
+    def doubt(*_: object) -> str:
+        asked.append(1)
+        return "late" if len(asked) > steps else ""
+
+    monkeypatch.setattr("warmgp.training.doubts", doubt)
+
+
+def test_a_promotion_of_the_last_solve_is_in_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    late_doubts(monkeypatch, 2)
+    operator, y = problem(80, 0.3, torch.float32)
+    options = TrainingOptions(ConjugateGradients(20), Pathwise(4, 100), n_steps=2, n_features=100)
+
+    def double() -> Problem:
+        return Problem(*problem(80, 0.3, torch.float64))
+
+    result = train(operator, y, options, generator=torch.Generator().manual_seed(0), promote=double)
+    assert result.history[-1].notes == ("the last solve in float64: late",)
+    assert result.posterior.x.dtype == torch.float64 and result.final.converged
+
+
+def test_ctrl_c_in_a_promoted_last_solve_keeps_what_belongs_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    late_doubts(monkeypatch, 2)
+    operator, y = problem(80, 0.3, torch.float32)
+    options = TrainingOptions(ConjugateGradients(20), Pathwise(4, 100), n_steps=2, n_features=100)
+
+    def pressed() -> Problem:
+        raise KeyboardInterrupt
+
+    result = train(operator, y, options, generator=torch.Generator().manual_seed(0), promote=pressed)
+    assert result.stopped_early == "interrupted" and result.posterior.x.dtype == torch.float32
+    theta = result.posterior.theta
+    H = DenseOperator(operator.x.double(), KERNEL, theta).H
+    v = result.posterior.solution[:, 0].double()
+    assert float((y.double() - H @ v).norm() / y.norm()) <= 0.0105  # v and θ are of the same step

@@ -31,10 +31,12 @@ def sample_start(
     size: int,
     generator: torch.Generator,
     callbacks: Sequence[Callback] = (),
+    promote: bool = True,
 ) -> TrainingState:
     """The state before the first step on all points, after a training from θ on a random sample of them.
 
-    Its θ and Adam's moments go on; solutions and probes belong to the sample and do not.
+    Its θ and Adam's moments go on; solutions and probes belong to the sample and do not. ``promote`` goes over to
+    float64 where float32 is not enough.
     """
     rows = torch.randperm(x.shape[0], generator=generator)[:size].to(x.device)
     x_some, y_some = x[rows], y[rows]
@@ -48,7 +50,7 @@ def sample_start(
         options,
         generator=generator,
         callbacks=callbacks,
-        promote=in_float64,
+        promote=in_float64 if promote else None,
     )
     return TrainingState(0, trained.nu, trained.adam)
 

@@ -33,8 +33,9 @@ class Kernel(ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         """A kernel with functions of its own does not inherit another one's shortcut for them."""
         super().__init_subclass__(**options)
-        own = vars(cls)
-        if ("profile" in own or "length_weight" in own) and "evaluate" not in own:
+        author = next(c for c in cls.__mro__ if "evaluate" in vars(c))
+        same = cls.profile is author.profile and cls.length_weight is author.length_weight  # type: ignore[attr-defined]
+        if author not in (cls, Kernel) and not same:
             cls.evaluate = Kernel.evaluate  # type: ignore[method-assign]
 
     @abstractmethod

@@ -232,11 +232,13 @@ def write_checkpoint(path: str | os.PathLike[str], state: TrainingState, random:
     elif draw is not None:
         raise ValueError(f"a checkpoint cannot hold probes of kind {type(draw).__name__}")
     cg = state.solver_state if isinstance(state.solver_state, CGState) else CGState()
-    pivots = cg.preconditioner.pivots if isinstance(cg.preconditioner, PivotedCholesky) else None
+    kept = cg.preconditioner
+    pivots = kept.pivots if isinstance(kept, PivotedCholesky) else kept if isinstance(kept, Pivots) else None
     if pivots is not None:
         tensors["pivots"] = pivots.index
-    if isinstance(cg.preconditioner, StaleFactor):
-        tensors["factor_theta"] = cg.preconditioner.origin.theta.vector
+    factor_theta = kept.origin.theta if isinstance(kept, StaleFactor) else kept
+    if isinstance(factor_theta, Hyperparameters):
+        tensors["factor_theta"] = factor_theta.vector
     content = {
         "step": state.step,
         "adam_t": state.adam.t,
@@ -269,10 +271,13 @@ def read_checkpoint(
         draw = PathwiseDraw(prior, there["noise"])
     theta = tensors.get("solution_theta")
     solver_state: Any = SGDState(content["learning_rate"]) if content["learning_rate"] is not None else None
+    spent = content.get("spent", 0)
     if "pivots" in there:
-        solver_state = CGState(Pivots(there["pivots"], *content["pivots"]), content["spent"])
-    if "factor_theta" in tensors:
-        solver_state = CGState(Hyperparameters.from_vector(tensors["factor_theta"]), content["spent"])
+        solver_state = CGState(Pivots(there["pivots"], *content["pivots"]), spent)
+    elif "factor_theta" in tensors:
+        solver_state = CGState(Hyperparameters.from_vector(tensors["factor_theta"]), spent)
+    elif spent:
+        solver_state = CGState(None, spent)
     state = TrainingState(
         step=content["step"],
         nu=tensors["nu"],

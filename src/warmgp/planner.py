@@ -144,7 +144,7 @@ def make_plan(
     rates = rates_for(place, kernel or Matern32(), n, d, 1 + n_probes)
     large = n >= LARGE
     given_steps = n_steps
-    chosen, why = _solver(solver, gradient, n, n_probes, features, place, budget, rates)
+    chosen, why = _solver(solver, gradient, n, d, n_probes, features, place, budget, rates)
     if gradient == "auto":
         gradient = "exact" if chosen.name == "cholesky" else "pathwise"
     if gradient == "exact" and chosen.name != "cholesky":
@@ -184,7 +184,7 @@ def make_plan(
         promote=dtype == "auto" and not exact,
         relative_steps=relative,
         settle=given_steps == "auto",
-        sample_size=min(n, max(2_000, n // SAMPLE_SHARE)) if init == "sample" else 0,
+        sample_size=min(n, 10_000, max(2_000, n // SAMPLE_SHARE)) if init == "sample" else 0,
     )
     needs = _bytes(plan, n, d)
     if needs > budget:
@@ -197,6 +197,7 @@ def _solver(
     solver: str | Solver,
     gradient: str,
     n: int,
+    d: int,
     n_probes: int,
     features: int,
     place: torch.device,
@@ -206,7 +207,7 @@ def _solver(
     """The solver, and why."""
     why: list[str] = []
     if solver == "auto":
-        fits = 3 * dense_bytes(n, torch.float64) <= budget
+        fits = 3 * dense_bytes(n, torch.float64) + _vector_bytes(n, d, n_probes, torch.float64) <= budget
         on_gpu = place.type == "cuda"
         cg = conjugate_gradients(n, 1 + n_probes, place, budget)
         if gradient == "exact":
@@ -238,7 +239,8 @@ def conjugate_gradients(n: int, columns: int, place: torch.device, budget: int) 
 
     A factor costs n³/3 operations, an iteration 2n² for the product and 2n² for the factor, per column.
     """
-    if place.type == "cpu" and 2 * dense_bytes(n, torch.float32) <= budget / 2 and n < LARGE:
+    most = 3 * dense_bytes(n, torch.float64)  # H, the old and the new factor, should all have to be float64
+    if place.type == "cpu" and most <= budget and n < LARGE:
         return ConjugateGradients(0, factor_after=max(2, n // (12 * columns)))
     return ConjugateGradients(max(100, min(1000, n // 10)), pivot_every=20)
 
@@ -283,24 +285,31 @@ def _seconds(plan: Plan, n: int, rates: Rates) -> float:
         seconds = epochs_seconds(rates, n, steps, features, epochs, stored=stored)
     if plan.init == "sample":
         seconds += factor_cg_seconds(rates, plan.sample_size, 100, features, 1 + (after or 0))
+    seconds *= slower
     if plan.init == "subset":
         seconds += 10 * exact_seconds(rates, plan.n_neighbours, 100)
-    return slower * seconds
+    return seconds
 
 
 def _bytes(plan: Plan, n: int, d: int) -> int:
     """What training holds at its peak: H and factors, solutions, and a few copies of them."""
     size = plan.dtype.itemsize
-    vectors = 8 * n * (1 + max(1, plan.gradient.n_probes)) * size + 4 * n * d * 8
+    vectors = _vector_bytes(n, d, plan.gradient.n_probes, plan.dtype)
     if plan.solver.name == "cholesky":
         return 3 * dense_bytes(n, torch.float64) + vectors
     matrices = dense_bytes(n, plan.dtype) if plan.operator == "dense" else 0
     if isinstance(plan.solver, ConjugateGradients):
         whole = plan.solver.factor_after is not None
-        matrices += dense_bytes(n, torch.float32) if whole else 2 * 8 * n * plan.solver.preconditioner_rank
+        # a new factor is made beside the old one
+        matrices += 2 * dense_bytes(n, torch.float32) if whole else 2 * 8 * n * plan.solver.preconditioner_rank
     if isinstance(plan.solver, AlternatingProjections):
         matrices += size * n * min(n, plan.solver.block_size)
-    return matrices + vectors
+    return max(matrices, 3 * dense_bytes(plan.sample_size, torch.float32)) + vectors
+
+
+def _vector_bytes(n: int, d: int, n_probes: int, dtype: torch.dtype) -> int:
+    """Solutions, targets, residuals and their copies; inputs."""
+    return 8 * n * (1 + max(1, n_probes)) * dtype.itemsize + 4 * n * d * 8
 
 
 def _too_large(plan: Plan, n: int, needs: int, budget: int) -> str:

@@ -30,7 +30,7 @@ class StaleFactor:
         Its lower Cholesky factor L; or, where ``noise`` is given, X = σL⁻¹.
     noise : float or None
         σ, for P⁻¹ = XᵀX/σ². Products are fast on a GPU and substitution is not. No entry of X is above one, so float16
-        holds it, which is precise enough for a preconditioner.
+        holds it, which is precise enough for a preconditioner while the largest eigenvalue of H is below some 10⁶ σ².
     """
 
     origin: Origin
@@ -38,19 +38,23 @@ class StaleFactor:
     noise: float | None = None
 
     @classmethod
-    def build(cls, operator: KernelOperator) -> StaleFactor | None:
-        """Factor H in float32, or in float64 where that fails; None where H is not positive definite."""
-        for dtype in (torch.float32, torch.float64):
+    def build(cls, operator: KernelOperator, *, double: bool = False) -> StaleFactor | None:
+        """Factor H in float32, or in float64 where that fails; None where H is not positive definite.
+
+        ``double`` does not try float32, which has failed before.
+        """
+        for dtype in (torch.float64,) if double else (torch.float32, torch.float64):
             if isinstance(operator, DenseOperator) and dtype == operator.dtype:
                 H = operator.H.clone()
             else:
                 dense = DenseOperator(operator.x.to(dtype), operator.kernel, operator.theta)
                 H = dense.take()
                 operator.entries_evaluated += dense.entries_evaluated
+            L = H.mT  # by columns, as LAPACK works: in place, without a copy
             info = torch.empty((), dtype=torch.int32, device=H.device)
-            torch.linalg.cholesky_ex(H, out=(H, info))
+            torch.linalg.cholesky_ex(L, out=(L, info))
             if int(info) == 0:
-                factor = cls(operator.origin, H)
+                factor = cls(operator.origin, L)
                 return factor if H.device.type == "cpu" else factor.inverted(torch.float16)
         return None
 

@@ -46,7 +46,7 @@ def begin(
             some = replace(options, solver=solver, gradient=Pathwise(probes, plan.n_features), n_steps=N_STEPS)
             state = sample_start(
                 x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator,
-                callbacks=callbacks,
+                callbacks=callbacks, promote=plan.promote,
             )  # fmt: skip
             told = f"Started on a sample of {plan.sample_size:,} points"
         else:

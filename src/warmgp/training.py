@@ -53,7 +53,8 @@ class Problem:
     held_out: tuple[Tensor, Tensor] | None = None
 
     def at(self, theta: Hyperparameters) -> Problem:
-        return replace(self, operator=self.operator.at(theta))
+        """The same problem at another θ. The operator's memory moves along: this problem must not be used again."""
+        return replace(self, operator=self.operator.moved_to(theta))
 
 
 @dataclass(frozen=True)
@@ -132,8 +133,9 @@ def train(
         except PrecisionLostError as lost:
             assert promote is not None
             logger.info("the last solve is done again in float64: %s", lost)
-            problem, state = promote().at(state.theta), lost.into(state)
-            posterior, final = finish(problem, options, state, generator)
+            again = _forget(lost).into(state)
+            posterior, final = finish(promote().at(state.theta), options, again, generator)
+            state = _noted(again, f"the last solve in float64: {lost}")
     except KeyboardInterrupt:
         if state.solution is None or not _has_samples(state):
             raise
@@ -174,12 +176,30 @@ def _next(
     problem = problem.at(state.theta)
     try:
         return problem, take_step(problem, options, state, generator, watched=promote is not None)
-    except PrecisionLostError as lost:
-        assert promote is not None
-        logger.info("step %d goes on in float64: %s", state.step, lost)
-        problem = promote().at(state.theta)
-        note = f"float64 from here on: {lost}"
-        return problem, take_step(problem, options, lost.into(state), generator, note=note)
+    except PrecisionLostError as error:
+        lost = _forget(error)
+    except (FloatingPointError, torch.linalg.LinAlgError) as error:
+        if promote is None or problem.operator.dtype != torch.float32:
+            raise
+        lost = PrecisionLostError(f"float32 failed: {error}", state.solution, state.draw)
+    assert promote is not None
+    logger.info("step %d goes on in float64: %s", state.step, lost)
+    problem = promote().at(state.theta)
+    note = f"float64 from here on: {lost}"
+    return problem, take_step(problem, options, lost.into(state), generator, note=note)
+
+
+def _forget(lost: PrecisionLostError) -> PrecisionLostError:
+    """The error without its traceback, whose frames would keep the float32 H in memory."""
+    return lost.with_traceback(None)
+
+
+def _noted(state: TrainingState, note: str) -> TrainingState:
+    """The state with a note in its last record, if there is one."""
+    if not state.history:
+        return state
+    last = replace(state.history[-1], notes=(*state.history[-1].notes, note))
+    return replace(state, history=(*state.history[:-1], last))
 
 
 def _goes_on(state: TrainingState, options: TrainingOptions) -> bool:

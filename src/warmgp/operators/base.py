@@ -124,6 +124,10 @@ class KernelOperator(ABC):
         other.entries_evaluated += self.entries_evaluated
         return other
 
+    def moved_to(self, theta: Hyperparameters) -> Self:
+        """As :meth:`at`, for a caller that is done with this operator: its memory may be used for the new one."""
+        return self.at(theta)
+
     # -- the contract ----------------------------------------------------------------------------------------------
     @abstractmethod
     def matmul(self, V: Tensor) -> Tensor:
@@ -264,6 +268,8 @@ class KernelOperator(ABC):
 
     def _kernel_tile(self, rows: Index, columns: Index) -> Tensor:
         """K[rows, columns], in memory that the next tile will overwrite."""
+        if type(self.kernel).evaluate is Kernel.evaluate:  # it would evaluate the weights, too
+            return self._kernel(rows, columns)
         return self._evaluate(rows, columns)[0].mul_(self.signal_variance)
 
     def _evaluate(self, rows: Index, columns: Index) -> tuple[Tensor, Tensor]:

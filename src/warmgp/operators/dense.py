@@ -21,9 +21,9 @@ class DenseOperator(KernelOperator):
         self._H: Tensor | None = None
         self._memory: Tensor | None = None  # of an H that is not needed any more
 
-    def at(self, theta: Hyperparameters) -> Self:
-        """As for every operator; this one hands over its memory, and would evaluate H again if it were used again."""
-        other = super().at(theta)
+    def moved_to(self, theta: Hyperparameters) -> Self:
+        """The operator at another θ, in the memory of this one's H, which must not be used any more."""
+        other = self.at(theta)
         other._memory, self._H, self._memory = self._H if self._memory is None else self._memory, None, None
         return other
 

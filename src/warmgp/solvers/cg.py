@@ -127,7 +127,8 @@ class ConjugateGradients(Solver):
         may_factor = self.factor_after is not None
         while True:
             if may_factor and spent + max(0, progress.iterations - since - FREE) >= (self.factor_after or 0):
-                factor = StaleFactor.build(operator)
+                failed = isinstance(preconditioner, StaleFactor) and preconditioner.factor.dtype == torch.float64
+                factor = StaleFactor.build(operator, double=failed)
                 may_factor = factor is not None
                 if factor is not None:
                     preconditioner, spent, since, run = factor, 0, progress.iterations, iteration
