@@ -31,10 +31,21 @@ class Recorded:
             return
         if self._graph is None:
             before = self.operator.entries_evaluated
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
-                self.function()
+            self._graph = self._record()
             self._entries = self.operator.entries_evaluated - before
             self.operator.entries_evaluated = before
         self._graph.replay()
         self.operator.entries_evaluated += self._entries
+
+    def _record(self) -> torch.cuda.CUDAGraph:
+        """The function as a graph. torch.cuda.graph would also collect garbage and empty caches, which takes longer."""
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.operator.device)
+        stream.wait_stream(torch.cuda.current_stream(self.operator.device))
+        with torch.cuda.stream(stream):
+            graph.capture_begin()
+            try:
+                self.function()
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream(self.operator.device).wait_stream(stream)
+        return graph

@@ -153,6 +153,11 @@ def multiply(
     return out
 
 
-def splits_for(row_tiles: int, column_tiles: int, programs: int = 132 * 8) -> int:
-    """How many programs share the columns of one row tile, so that there is work for every multiprocessor."""
-    return max(1, min(column_tiles, 16, programs // max(1, row_tiles)))
+def splits_for(row_tiles: int, column_tiles: int, processors: int = 132) -> int:
+    """How many programs share the columns of one row tile, so that there is work for every multiprocessor.
+
+    At most 16, or as many as it takes for two programs on each, which is what their registers allow; and at most eight
+    programs on each in all.
+    """
+    most = max(16, 2 * processors // max(1, row_tiles))
+    return max(1, min(column_tiles, most, 8 * processors // max(1, row_tiles)))
