@@ -198,7 +198,7 @@ def test_a_failed_step_keeps_the_steps_before_it() -> None:
 
     X, y = data()
     with pytest.warns(ConvergenceWarning, match="not positive definite.*3 steps"):
-        model = GPRegressor(solver=Fails(20), **FAST).fit(X, y)
+        model = GPRegressor(solver=Fails(20), dtype="float64", **FAST).fit(X, y)
     assert model.n_steps_ == 3 and np.isfinite(model.predict(X)).all()
 
 

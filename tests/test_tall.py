@@ -20,7 +20,7 @@ def test_it_is_the_product(p: int, q: int, c: int, dtype: torch.dtype, turned: b
     found = tall_product(M.to(dtype), V.to(dtype))
     assert found.is_contiguous() and found.dtype == dtype
     error = (found.double() - M @ V).norm() / (M @ V).norm()
-    assert float(error) < (1e-6 if dtype == torch.float32 else 1e-14)
+    assert float(error) < (1e-5 if dtype == torch.float32 else 1e-14)
 
 
 def test_scratch_is_the_same_memory_per_name() -> None:

@@ -38,6 +38,9 @@ from warmgp.operators import dense_bytes, has_triton
 from warmgp.solvers import AlternatingProjections, ConjugateGradients, Solver, StoppingRule, get_solver
 from warmgp.solvers.base import is_number
 
+SMALL = 500
+"""Up to here exact training costs about as much as anything else, and is exact."""
+
 LARGE = 50_000
 SAMPLE_FROM = 6_000
 SAMPLE_SHARE = 5
@@ -215,7 +218,7 @@ def _solver(
         elif gradient == "auto" and fits and (n <= EXACT_UP_TO_ON_GPU if on_gpu else n <= LARGE):
             direct = exact_seconds(rates, n, 100)
             iterative = factor_cg_seconds(rates, n, 100, features, cg.factor_after or 0)
-            if on_gpu or direct <= iterative:
+            if on_gpu or n <= SMALL or direct <= iterative:
                 solver = "cholesky"
                 why.append(f"Exact Cholesky: {n:,} points are few enough.")
         if solver == "auto":

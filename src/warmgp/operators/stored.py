@@ -19,7 +19,7 @@ from warmgp.kernels import Kernel
 from warmgp.operators import triton_products
 from warmgp.operators.base import Index
 from warmgp.operators.fused import FusedOperator
-from warmgp.operators.split import Job, Tile, multiply
+from warmgp.operators.split import PAD, Job, Tile, multiply
 from warmgp.operators.triton_parts import PROFILES
 
 
@@ -35,12 +35,13 @@ class StoredOperator(FusedOperator):
     def H(self) -> Tensor:
         """The whole matrix, (n, n). Do not write into it.
 
-        Its rows are a multiple of 16 numbers apart, with one row to spare: blocks may be read past their end.
+        Its rows are a multiple of 16 numbers apart, with a row and at least 128 numbers to spare: blocks may be read
+        past their end.
         """
         n, points, BM = self.n, self._points, 64
         width = -(-n // 16) * 16
-        H = torch.empty(n + 1, width, device=self.device)
-        H[n], H[:, n:] = 0.0, 0.0
+        H = torch.empty(n + max(1, -(-PAD // width)), width, device=self.device)
+        H[n:], H[:, n:] = 0.0, 0.0
         tiles = triton.cdiv(n, BM)
         triton_products.fill[(tiles, tiles)](
             points.row_high, points.row_low, points.column_high, points.column_low,
