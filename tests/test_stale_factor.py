@@ -143,6 +143,15 @@ def test_easy_solves_never_pay_for_one() -> None:
     assert result.iterations <= FREE and state.spent == 0 and state.preconditioner is None
 
 
+def test_a_budget_below_the_free_iterations_gets_one_too() -> None:
+    """Warm-started solves of two iterations each: without a factor they would never get anywhere."""
+    solver, solution, state = ConjugateGradients(0, factor_after=5), None, None
+    for _ in range(5):
+        result = solver.solve(make(), columns(), solution, rule=StoppingRule(1e-6, max_epochs=2), state=state)
+        solution, state = result.solution, result.state
+    assert isinstance(state.preconditioner, StaleFactor) or result.converged
+
+
 def test_other_data_get_their_own() -> None:
     state = solve(make()).state
     result = solve(make(n=157), state)  # equal points, but another tensor: it cannot know

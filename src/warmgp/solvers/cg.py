@@ -146,7 +146,8 @@ class ConjugateGradients(Solver):
             if lost or stall.update(max(norms), progress.iteration_epochs):
                 progress.give_up("stagnated")
             if progress.stop_reason or progress.finished(norms, 1.0):
-                spent += max(0, progress.iterations - since - FREE)
+                free = 0 if progress.stop_reason == "budget" else FREE  # on a budget every iteration was wanted
+                spent += max(0, progress.iterations - since - free)
                 return progress.result(CGState(preconditioner, spent))
 
     @staticmethod
