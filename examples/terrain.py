@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="npz with X (longitude, latitude) and y (metres); made up if missing")
     parser.add_argument("--n", type=int, default=10_000, help="training points")
     parser.add_argument("--box", type=float, nargs=4, metavar=("W", "E", "S", "N"), help="only between these degrees")
-    parser.add_argument("--steps", type=int, help="optimiser steps; 40 below 50,000 points, else the planner's")
+    parser.add_argument("--steps", type=int, help="optimiser steps, instead of the planner's")
     parser.add_argument("--log", action="store_true", help=f"model log(height + {LOWEST:g} m)")
     parser.add_argument("--grid", type=int, default=300, help="cells of the map from west to east")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
