@@ -149,7 +149,7 @@ def test_a_budget_below_the_free_iterations_gets_one_too() -> None:
     for _ in range(5):
         result = solver.solve(make(), columns(), solution, rule=StoppingRule(1e-6, max_epochs=2), state=state)
         solution, state = result.solution, result.state
-    assert isinstance(state.preconditioner, StaleFactor) or result.converged
+    assert isinstance(state.preconditioner, StaleFactor) and result.converged
 
 
 def test_other_data_get_their_own() -> None:

@@ -55,15 +55,16 @@ class Rates:
 
 TYPICAL = Rates(
     build=2e-9, product=1e-9, recompute=2e-9, substitute=1.4e-9, gradient=2e-9, factor=3e-12, exact=2e-11,
-    exact_pass=7e-9, feature=1e-8,
+    exact_pass=7e-9, feature=2e-9,
 )  # fmt: skip
-"""Two cores of 2024: for estimates at sizes where measuring would take longer than training."""
+"""Rounded from two cores of a server with AVX-512: for sizes where measuring would take longer than training."""
 
 H200 = Rates(
     build=1.5e-12, product=1.4e-12, recompute=1.4e-12, substitute=3e-12, gradient=2e-12, factor=2e-14, exact=6e-14,
     exact_pass=5e-11, feature=1e-12, call=0.02,
 )  # fmt: skip
-"""One NVIDIA H200, 65 columns, from benchmarks/results. Other cards differ."""
+"""One NVIDIA H200, 65 columns: products and gradient from benchmarks/results, the others by counting operations. Other
+cards differ, and no estimate on a GPU has been compared with a run yet."""
 
 
 def rates_for(device: torch.device, kernel: Kernel, n: int, d: int, columns: int) -> Rates:

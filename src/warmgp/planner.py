@@ -224,9 +224,9 @@ def _solver(
         if solver == "auto":
             small = n < LARGE if on_gpu else cg.factor_after is not None
             solver = "cg" if small else "ap"
-            reason = "a whole factor now and then as their preconditioner" if cg.factor_after else "iterative solves"
+            kind = "a whole factor now and then" if cg.factor_after else "a factor of low rank"
             why.append(
-                f"Conjugate gradients with {reason}, for {n:,} points."
+                f"Conjugate gradients with {kind} as their preconditioner, for {n:,} points."
                 if small
                 else f"Alternating projections, ten epochs a step, for {n:,} points."
             )
