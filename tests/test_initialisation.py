@@ -198,3 +198,18 @@ def test_the_regressor_starts_on_a_sample(short: None, capsys: pytest.CaptureFix
     assert "Started on a sample of" in str(model.plan_)
     assert model.history_[0].noise_scale != 1.0 and model.n_steps_ == 3
     assert "3/3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("promote", [True, False])
+def test_a_sample_goes_over_to_float64_only_where_that_is_wanted(
+    promote: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warmgp.training.doubts", lambda *_: "made up")
+    x, y = (part.float() for part in toy(60, 2))
+    seen: list[torch.dtype] = []
+    options = TrainingOptions(ConjugateGradients(10), Pathwise(5, 100), n_steps=2)
+    sample_start(
+        x, y, KERNEL, Hyperparameters.ones(2), options, size=30, generator=torch.Generator().manual_seed(0),
+        promote=promote, callbacks=[lambda record, state: seen.append(state.solution.dtype)],
+    )  # fmt: skip
+    assert seen == [torch.float64 if promote else torch.float32] * 2

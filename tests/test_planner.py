@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from warmgp import ConjugateGradients, Matern32, planner
-from warmgp.costs import TYPICAL, measured_rates
+from warmgp.costs import TYPICAL, Rates, epochs_seconds, exact_seconds, factor_cg_seconds, measured_rates
 from warmgp.persistence import plan_from_json, plan_to_json
 from warmgp.planner import available_memory, make_plan, operator_for
 
@@ -157,3 +157,12 @@ def test_blocks_shrink_where_their_factors_would_not_fit() -> None:
     plan = make_plan(1_844_352, device="cpu", memory_budget=8 * 2**30)
     assert plan.solver.block_size == 288 and 2 * 8 * 1_844_352 * 288 <= 8 * 2**30
     assert make_plan(10**6, solver="ap", device="cpu", memory_budget=3 * GIB).solver.block_size == 200
+
+
+def test_the_cost_of_a_training_by_hand() -> None:
+    """Only factors cost, then only products: 1 + 27/9 factors; 5 products a step, 28 solves, 7 before the first factor."""
+    nothing = dict.fromkeys(vars(TYPICAL), 0.0)
+    assert factor_cg_seconds(Rates(**{**nothing, "factor": 1.0}), 10, 27, 100, 7) == 4 * 10**3
+    assert factor_cg_seconds(Rates(**{**nothing, "product": 1.0}), 10, 27, 100, 7) == (28 * 5 + 7) * 10**2
+    assert epochs_seconds(Rates(**{**nothing, "recompute": 1.0}), 10, 1, 100, 10.0, stored=False) == 2 * 12 * 10**2
+    assert exact_seconds(Rates(**{**nothing, "exact": 1.0}), 10, 4) == 5 * 10**3
