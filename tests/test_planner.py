@@ -160,7 +160,7 @@ def test_blocks_shrink_where_their_factors_would_not_fit() -> None:
 
 
 def test_the_cost_of_a_training_by_hand() -> None:
-    """Only factors cost, then only products: 1 + 27/9 factors; 5 products a step, 28 solves, 7 before the first factor."""
+    """Only factors cost, then only products: 1 + 27/9 factors; 28 solves of 5 products, 7 before the first factor."""
     nothing = dict.fromkeys(vars(TYPICAL), 0.0)
     assert factor_cg_seconds(Rates(**{**nothing, "factor": 1.0}), 10, 27, 100, 7) == 4 * 10**3
     assert factor_cg_seconds(Rates(**{**nothing, "product": 1.0}), 10, 27, 100, 7) == (28 * 5 + 7) * 10**2
