@@ -11,10 +11,10 @@ standard deviations.
 - ``scikit-learn``: ``GaussianProcessRegressor``, its own L-BFGS from ones. Its gradient needs n² · d numbers, so it is
   left out where they do not fit.
 - ``gpytorch``: 100 Adam steps of 0.1 from ones with its own settings, which is what its tutorials do.
-- ``gpytorch-matched``: the same with our tolerance (0.01), probes (64), a preconditioner of rank 100, in float64; left
-  out above ``--matched-up-to`` points, where it takes hours.
+- ``gpytorch-matched``: the same with our tolerance (0.01), probes (64), a preconditioner of rank 100, in float64.
 
-A run that was cut goes on from its ``--out`` file.
+A method that has not ended after ``--limit`` seconds is cut, and its row says how far it came. A run that was cut goes
+on from its ``--out`` file, so that methods can have limits of their own.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -34,16 +35,22 @@ import numpy as np
 import torch
 
 from benchmarks.peers import gpytorch_matched, gpytorch_model, gpytorch_predict, gpytorch_train
-from experiments.common import machine, scores, write_json
+from experiments.common import exact_scores_at, machine, scores, write_json
 from warmgp.datasets import Split, uci
 from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Matern32
+from warmgp.operators import ChunkedOperator
 
 METHODS = ("warmgp", "gpytorch", "gpytorch-matched", "scikit-learn")
 Predictions = tuple[np.ndarray, np.ndarray]
-Measured = tuple[float, float, Predictions, dict[str, Any]]
 
 
-def with_warmgp(data: Split, n: int) -> Measured:
+def say(**found: Any) -> None:
+    """One line for the process that waits: part of this method's row."""
+    print(json.dumps(found), flush=True)
+
+
+def with_warmgp(data: Split, n: int) -> Predictions:
     from warmgp import GPRegressor
 
     held_out = data.x_test[:1500], data.y_test[:1500]
@@ -57,11 +64,12 @@ def with_warmgp(data: Split, n: int) -> Measured:
     for record in model.history_:
         spent += record.step_seconds
         curve.append([spent, record.metrics.get("llh")])
-    plan = {"plan": str(model.plan_), "estimated_seconds": model.plan_.estimated_seconds, "curve": curve}
-    return fitted - began, predicted - fitted, prediction, plan
+    say(plan=str(model.plan_), estimated_seconds=model.plan_.estimated_seconds, curve=curve)
+    say(fit_seconds=fitted - began, predict_seconds=predicted - fitted)
+    return prediction
 
 
-def with_sklearn(data: Split, n: int) -> Measured:
+def with_sklearn(data: Split, n: int) -> Predictions:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
@@ -71,10 +79,11 @@ def with_sklearn(data: Split, n: int) -> Measured:
     model = GaussianProcessRegressor(kernel, alpha=0.0, random_state=0).fit(data.x_train[:n], data.y_train[:n])
     fitted = time.perf_counter()
     prediction = model.predict(data.x_test[:1500], return_std=True)
-    return fitted - began, time.perf_counter() - fitted, prediction, {}
+    say(fit_seconds=fitted - began, predict_seconds=time.perf_counter() - fitted)
+    return prediction
 
 
-def with_gpytorch(data: Split, n: int, *, matched: bool = False) -> Measured:
+def with_gpytorch(data: Split, n: int, *, matched: bool = False) -> Predictions:
     dtype = torch.float64 if matched else torch.float32
     parts = data.x_train[:n], data.y_train[:n], data.x_test[:1500]
     x, y, x_test = (torch.as_tensor(part, dtype=dtype) for part in parts)
@@ -82,11 +91,25 @@ def with_gpytorch(data: Split, n: int, *, matched: bool = False) -> Measured:
     model, likelihood = gpytorch_model(x, y, Hyperparameters.ones(x.shape[1]))
     with gpytorch_matched() if matched else contextlib.nullcontext():
         began = time.perf_counter()
-        gpytorch_train(model, likelihood, x, y, 100)
+        gpytorch_train(model, likelihood, x, y, 100, lambda step: say(steps=step))
+        fitted = time.perf_counter()
+        say(fit_seconds=fitted - began)
+        say(**exact_prediction(model, likelihood, data, n))
         fitted = time.perf_counter()
         mean, variance = gpytorch_predict(model, likelihood, x_test)
-        predicted = time.perf_counter()
-    return fitted - began, predicted - fitted, (mean.numpy(), variance.sqrt().numpy()), {}
+        say(predict_seconds=time.perf_counter() - fitted)
+    return mean.numpy(), variance.sqrt().numpy()
+
+
+def exact_prediction(model: Any, likelihood: Any, data: Split, n: int) -> dict[str, float]:
+    """Scores of exact float64 prediction with what GPyTorch has learnt, should its own take too long to wait for."""
+    kernel = model.covar_module
+    scales = likelihood.noise.item() ** 0.5, kernel.outputscale.item() ** 0.5
+    theta = Hyperparameters(*scales, kernel.base_kernel.lengthscale.detach()[0].tolist())
+    parts = data.x_train[:n], data.y_train[:n], data.x_test[:1500], data.y_test[:1500]
+    x, y, x_test, y_test = (torch.as_tensor(part) for part in parts)
+    found = exact_scores_at(ChunkedOperator(x, Matern32(), theta), y, x_test, y_test)
+    return {"llh_exact_prediction": found["llh"], "rmse_exact_prediction": found["rmse"]}
 
 
 FUNCTIONS = {
@@ -97,25 +120,19 @@ FUNCTIONS = {
 }
 
 
-def measure(method: str, dataset: str, n: int, folder: str | None) -> dict[str, Any]:
+def measure(method: str, dataset: str, n: int, folder: str | None) -> None:
     """One method in this process."""
     data = uci(dataset, 0, folder=folder)
-    fit_seconds, predict_seconds, (mean, std), more = FUNCTIONS[method](data, n)
+    mean, std = FUNCTIONS[method](data, n)
     test = scores(torch.as_tensor(mean), torch.as_tensor(std).square(), torch.as_tensor(data.y_test[:1500]))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return {
-        "dataset": dataset, "n": n, "method": method, "fit_seconds": fit_seconds, "predict_seconds": predict_seconds,
-        **test, "peak_gib": peak, **more,
-    }  # fmt: skip
+    say(**test, peak_gib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
 
-def left_out(method: str, n: int, d: int, args: argparse.Namespace) -> str:
+def left_out(method: str, n: int, d: int, memory: float) -> str:
     """Why a method is not run at this size; empty where it is."""
     need = n * n * d * 8 * 3 / 2**30
-    if method == "scikit-learn" and need > args.memory:
+    if method == "scikit-learn" and need > memory:
         return f"its gradient and copies would take {need:.0f} GiB"
-    if method == "gpytorch-matched" and n > args.matched_up_to:
-        return "it would take hours"
     return ""
 
 
@@ -123,7 +140,7 @@ def compare(rows: list[dict[str, Any]]) -> None:
     """Add to our rows when they had passed the least of the test LLHs that the methods end with at that size."""
     for row in rows:
         if "curve" in row:
-            same = [r["llh"] for r in rows if r.get("llh") and (r["dataset"], r["n"]) == (row["dataset"], row["n"])]
+            same = [r["llh"] for r in rows if "llh" in r and (r["dataset"], r["n"]) == (row["dataset"], row["n"])]
             passed = [seconds for seconds, llh in row["curve"] if llh is not None and llh >= min(same)]
             row["seconds_to_least_llh"] = passed[0] if passed else None
 
@@ -135,7 +152,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    done = [row for row in rows if "fit_seconds" in row]
+    done = [row for row in rows if "fit_seconds" in row]  # a method cut in its fit has no point
     datasets = list(dict.fromkeys(row["dataset"] for row in done))
     figure, axes = plt.subplots(2, len(datasets), figsize=(4.6 * len(datasets), 6.4), squeeze=False, sharex=True)
     styles = dict(zip(METHODS, ("o-", "s--", "D:", "^-."), strict=True))
@@ -146,7 +163,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         ):
             axis = axes[line, column]
             for method in METHODS:
-                mine = sorted((r["n"], r[what]) for r in done if (r["dataset"], r["method"]) == (dataset, method))
+                own = [r for r in done if (r["dataset"], r["method"]) == (dataset, method) and what in r]
+                mine = sorted((r["n"], r[what]) for r in own)
                 if mine:
                     axis.loglog(*zip(*mine, strict=True), styles[method], color=colours[method], label=method)
             axis.set_title(f"{dataset}: {title}", fontsize=10)
@@ -165,13 +183,13 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
     parser.add_argument("--data", default=None, help="folder of the UCI sets (default: WARMGP_DATA, else a download)")
     parser.add_argument("--memory", type=float, default=8.0, help="GiB that scikit-learn's gradient may take")
-    parser.add_argument("--matched-up-to", type=int, default=2000)
+    parser.add_argument("--limit", type=float, default=3600.0, help="seconds for one method at one size")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--one", help=argparse.SUPPRESS)  # measure one method in this process
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(measure(args.one, args.datasets[0], args.sizes[0], args.data)))
+        measure(args.one, args.datasets[0], args.sizes[0], args.data)
         return
     rows = json.loads(args.out.read_text())["rows"] if args.out and args.out.exists() else []
     print(f"{'':<10} {'method':<17} {'n':>7} {'fit':>10} {'predict':>10} {'LLH':>8} {'RMSE':>7} {'peak':>9}")
@@ -182,10 +200,10 @@ def main() -> None:
             for method in args.methods:
                 row = next((r for r in rows if (r["dataset"], r["n"], r["method"]) == (dataset, n, method)), None)
                 if row is None:
-                    reason = left_out(method, n, d, args)
-                    row = {"dataset": dataset, "n": n, "method": method, "left_out": reason} if reason else None
-                    rows.append(row or run_one(method, dataset, n, args.data))
-                    row = rows[-1]
+                    row = {"dataset": dataset, "n": n, "method": method}
+                    reason = left_out(method, n, d, args.memory)
+                    row |= {"left_out": reason} if reason else run_one(method, dataset, n, args.data, args.limit)
+                    rows.append(row)
                 show(row)
                 if args.out:
                     compare(rows)
@@ -194,27 +212,40 @@ def main() -> None:
         draw(rows, args.plot)
 
 
-def run_one(method: str, dataset: str, n: int, folder: str | None) -> dict[str, Any]:
-    """One method in a process of its own."""
+def run_one(method: str, dataset: str, n: int, folder: str | None, limit: float) -> dict[str, Any]:
+    """What one method says in a process of its own, until it ends or is cut."""
     command = [sys.executable, "-m", "benchmarks.laptop", dataset, "--sizes", str(n), "--one", method]
-    done = subprocess.run(
-        [*command, "--data", folder] if folder else command, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        sys.exit(f"{method} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    command += ["--data", folder] if folder else []
+    cut: dict[str, Any] = {}
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        try:
+            done = subprocess.run(command, stdout=output, stderr=errors, timeout=limit, check=False)
+        except subprocess.TimeoutExpired:
+            cut = {"cut_after_seconds": limit}
+        else:
+            if done.returncode:
+                errors.seek(0)
+                sys.exit(f"{method} failed:\n{errors.read()[-2000:]}")
+        output.seek(0)
+        found: dict[str, Any] = {}
+        for line in output.read().splitlines():
+            found |= json.loads(line)
+    return found | cut
 
 
 def show(row: dict[str, Any]) -> None:
     head = f"{row['dataset']:<10} {row['method']:<17} {row['n']:>7,}"
     if "left_out" in row:
         print(f"{head} left out: {row['left_out']}", flush=True)
-        return
-    print(
-        f"{head} {row['fit_seconds']:>8.1f} s {row['predict_seconds']:>8.2f} s "
-        f"{row['llh']:>8.3f} {row['rmse']:>7.4f} {row['peak_gib']:>5.2f} GiB",
-        flush=True,
-    )
+    elif "cut_after_seconds" in row:
+        far = f"fitted in {row['fit_seconds']:.0f} s" if "fit_seconds" in row else f"{row.get('steps', 0)} of 100 steps"
+        print(f"{head} cut after {row['cut_after_seconds']:.0f} s: {far}", flush=True)
+    else:
+        print(
+            f"{head} {row['fit_seconds']:>8.1f} s {row['predict_seconds']:>8.2f} s "
+            f"{row['llh']:>8.3f} {row['rmse']:>7.4f} {row['peak_gib']:>5.2f} GiB",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -33,18 +34,21 @@ def gpytorch_model(x: Tensor, y: Tensor, theta: Hyperparameters) -> tuple[Any, A
     return model, likelihood
 
 
-def gpytorch_train(model: Any, likelihood: Any, x: Tensor, y: Tensor, steps: int) -> None:
-    """Adam steps of 0.1 on the marginal likelihood."""
+def gpytorch_train(
+    model: Any, likelihood: Any, x: Tensor, y: Tensor, steps: int, after: Callable[[int], None] = lambda step: None
+) -> None:
+    """Adam steps of 0.1 on the marginal likelihood; ``after`` is told how many are done."""
     import gpytorch
 
     model.train(), likelihood.train()
     adam = torch.optim.Adam(model.parameters(), lr=0.1)
     likelihood_of = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
-    for _ in range(steps):
+    for step in range(1, steps + 1):
         adam.zero_grad()
         loss = -likelihood_of(model(x), y)
         loss.backward()
         adam.step()
+        after(step)
 
 
 def gpytorch_predict(model: Any, likelihood: Any, x_new: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,8 +4,9 @@
 
 Ten cases over n, d and noise: prior functions with noise at normal points. Each is trained for five steps from ones and
 for five from the θ that made it, by the planner's choice and by each fixed choice; a fixed choice is cut once it has
-taken three times as long as the planner's. The estimate is the planner's own for those five steps. One case of 50,000
-points has an estimate only.
+taken three times as long as the planner's. What takes under a second is done three times and the least is taken, after
+one round that is not timed. The estimate is the planner's own for those five steps. One case of 50,000 points has an
+estimate only.
 """
 
 from __future__ import annotations
@@ -48,6 +49,13 @@ def data(n: int, d: int, noise: float) -> tuple[Tensor, Tensor, Hyperparameters]
     return x, y / y.std(), theta
 
 
+def timed(plan: Plan, x: Tensor, y: Tensor, theta: Hyperparameters, limit: float = math.inf) -> float:
+    """Seconds of the training, the least of three where it is short."""
+    first = five_steps(plan, x, y, theta, limit)
+    again = 2 if min(first, limit) < 1.0 else 0
+    return min([first, *(five_steps(plan, x, y, theta, limit) for _ in range(again))])
+
+
 def five_steps(plan: Plan, x: Tensor, y: Tensor, theta: Hyperparameters, limit: float) -> float:
     """Seconds of the training; infinite where it was cut."""
 
@@ -72,6 +80,13 @@ def five_steps(plan: Plan, x: Tensor, y: Tensor, theta: Hyperparameters, limit: 
     seconds = time.perf_counter() - began
     whole = state.step == STEPS and all(record.converged for record in state.history)
     return seconds if whole else math.inf
+
+
+def warm_up(x: Tensor, y: Tensor, theta: Hyperparameters) -> None:
+    """What is only slow once: threads, libraries."""
+    plan = make_plan(*x.shape, n_steps=STEPS, device="cpu")
+    for choice in (plan, *fixed(plan, len(x)).values()):
+        five_steps(choice, x, y, theta, math.inf)
 
 
 def fixed(plan: Plan, n: int) -> dict[str, Plan]:
@@ -101,16 +116,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []
+    warm_up(*data(*CASES[0]))
     print("seconds for five steps from ones, and from a trained θ")
     for n, d, noise in (CASES[k] for k in args.cases):
         x, y, trained = data(n, d, noise)
         plan = make_plan(n, d, n_steps=STEPS, device="cpu")
         plan = replace(plan, relative_steps=True)
         starts = {"ones": Hyperparameters.ones(d), "trained": trained}
-        times = {"planner": {name: five_steps(plan, x, y, theta, math.inf) for name, theta in starts.items()}}
+        times = {"planner": {name: timed(plan, x, y, theta) for name, theta in starts.items()}}
         for label, choice in fixed(plan, n).items():
             times[label] = {
-                name: five_steps(choice, x, y, theta, 3 * times["planner"][name]) for name, theta in starts.items()
+                name: timed(choice, x, y, theta, 3 * times["planner"][name]) for name, theta in starts.items()
             }
         total = {label: sum(t.values()) for label, t in times.items()}
         best = min(total, key=lambda label: total[label])

@@ -14,6 +14,7 @@ from torch import Tensor
 
 import warmgp
 from warmgp.datasets import Split, uci
+from warmgp.features import FeaturePrior
 from warmgp.operators import ChunkedOperator
 from warmgp.posterior import Posterior
 from warmgp.solvers.cholesky import factorise
@@ -46,9 +47,15 @@ def sample_scores(posterior: Posterior, x: Tensor, y: Tensor) -> dict[str, float
 def exact_scores(posterior: Posterior, y_train: Tensor, x: Tensor, y: Tensor) -> dict[str, float]:
     """Test scores of exact float64 prediction at the posterior's θ."""
     operator = ChunkedOperator(posterior.x.double(), posterior.kernel, posterior.theta)
+    return exact_scores_at(operator, y_train, x, y)
+
+
+def exact_scores_at(operator: ChunkedOperator, y_train: Tensor, x: Tensor, y: Tensor) -> dict[str, float]:
+    """Test scores of exact prediction with a float64 operator on the training points."""
     factor = factorise(operator).factor
     v = torch.cholesky_solve(y_train.double()[:, None], factor)
-    exact = Posterior(operator.x, operator.kernel, operator.theta, v, posterior.prior, True, factor)
+    unused = FeaturePrior.draw(operator.kernel, operator.x.shape[1], 2, 1, generator=torch.Generator())
+    exact = Posterior(operator.x, operator.kernel, operator.theta, v, unused, True, factor)
     return sample_scores(exact, x.double(), y)
 
 
