@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint format docs bench clean
+.PHONY: demo test lint format docs bench reproduce-small clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,10 @@ docs: $(STAMP)  ## the documentation, as a site in site/; a broken link or a mis
 
 bench: $(STAMP)  ## kernel products and one training step on this machine, as a table and JSON
 	$(BIN)/python -m benchmarks.products --out benchmarks/results/products-local.json
+
+reproduce-small: $(STAMP)  ## every experiment of the paper at a few hundred points, and a page of what came out
+	$(BIN)/python -m experiments.run all --small --device cpu --store build/small/store
+	$(BIN)/python -m experiments.page --store build/small/store --out build/small/results.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage demo.png site

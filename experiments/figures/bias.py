@@ -1,0 +1,118 @@
+"""How far iterative trainings stray from exact ones: trajectories, differences, and the number of features."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.figures.style import EXACT, WAYS, datasets_of, legend, name, panels, title
+from experiments.store import Record
+from experiments.tables import by_run, plain
+
+SHOWN_LENGTHS = 2
+
+
+def parameters(record: Record) -> np.ndarray:
+    """Hyperparameters over steps, (steps, 2 + d): noise, signal, lengths."""
+    history = record["history"]
+    return np.column_stack([history["noise_scale"], history["signal_scale"], np.asarray(history["length_scales"])])
+
+
+def truths(records: list[Record]) -> dict[tuple[str, int], np.ndarray]:
+    """Exact trajectories by dataset and split."""
+    return {
+        (record["run"]["dataset"], record["run"]["split"]): parameters(record)
+        for record in by_run(records, solver="exact")
+        if record["outcome"] == "finished"
+    }
+
+
+def trajectories(records: list[Record], solver: str) -> Figure | None:
+    """Noise, signal and the two length scales that end shortest, over steps, beside exact training."""
+    exact = truths(records)
+    cells = [r for r in by_run(records, solver=solver, split=0) if plain(r) and (r["run"]["dataset"], 0) in exact]
+    if not cells:
+        return None
+    datasets = datasets_of(cells)
+    figure, axes = panels(len(datasets), 2 + SHOWN_LENGTHS, width=2.4, height=1.8)
+    for line, dataset in enumerate(datasets):
+        truth = exact[dataset, 0]
+        shortest = 2 + np.argsort(truth[-1, 2:])[:SHOWN_LENGTHS]
+        for column, k in enumerate([0, 1, *shortest]):
+            axis = axes[line, column]
+            for (estimator, warm), (label, colour, style) in WAYS.items():
+                for record in by_run(cells, dataset=dataset, estimator=estimator, warm=warm):
+                    axis.plot(parameters(record)[:, k], style, color=colour, label=label, linewidth=1.2)
+            axis.plot(truth[:, k], **EXACT)
+            what = ("noise scale", "signal scale")[k] if k < 2 else f"length scale {k - 1}"
+            name(axis, title=title(dataset, solver) if column == 0 else what,
+                 x="step" if line == len(datasets) - 1 else "", y=what if column == 0 else "")  # fmt: skip
+    legend(figure, axes, 5)
+    return figure
+
+
+def differences(records: list[Record]) -> Figure | None:
+    """Histograms of the differences of all hyperparameters at all steps from exact training, by way."""
+    exact = truths(records)
+    figure, axes = panels(1, len(WAYS), height=2.3, sharey=True, sharex=True)
+    edges = np.linspace(-0.3, 0.3, 61)
+    drawn = False
+    for axis, ((estimator, warm), (label, colour, _)) in zip(axes[0], WAYS.items(), strict=True):
+        apart = []
+        for record in by_run(records, estimator=estimator, warm=warm):
+            truth = exact.get((record["run"]["dataset"], record["run"]["split"]))
+            if truth is not None and plain(record):
+                own = parameters(record)
+                steps = min(len(own), len(truth))
+                apart.append((own[:steps] - truth[:steps]).ravel())
+        if apart:
+            all_of_them = np.concatenate(apart)
+            weights = np.full(len(all_of_them), 1 / len(all_of_them))
+            axis.hist(np.clip(all_of_them, *edges[[0, -1]]), edges, weights=weights, color=colour)
+            within = np.mean(np.abs(all_of_them) < 0.05)
+            axis.text(0.03, 0.97, f"{within:.0%} within 0.05", transform=axis.transAxes, fontsize=7, va="top")
+            drawn = True
+        axis.set_yscale("log")
+        name(axis, title=label, x="difference from exact", y="share of values" if axis is axes[0, 0] else "")
+    return figure if drawn else None
+
+
+def feature_counts(records: list[Record]) -> Figure | None:
+    """Largest deviation from exact training, and its test log-likelihood, by the number of random features."""
+    exact = truths(records)
+    cells = [
+        record
+        for record in by_run(records, solver="cg", estimator="pathwise", warm=True, n_probes=64, split=0)
+        if record["outcome"] == "finished" and record["run"]["budget"] is None
+        and (record["run"]["dataset"], 0) in exact
+    ]  # fmt: skip
+    varied = {r["run"]["dataset"] for r in cells if r["run"]["n_features"] != 2000}
+    if not varied:
+        return None
+    figure, axes = panels(1, 3, width=3.0, height=2.5)
+    markers = iter("os^Dv")
+    for dataset in [d for d in datasets_of(cells) if d in varied]:
+        truth = exact[dataset, 0]
+        by_count = sorted(by_run(cells, dataset=dataset, prior="features"), key=lambda r: r["run"]["n_features"])
+        count = [record["run"]["n_features"] for record in by_count]
+        marker = next(markers)
+        off = [np.abs(parameters(r)[:, 0] / truth[:, 0] - 1).max() for r in by_count]
+        line = axes[0, 0].loglog(count, off, f"{marker}-", label=dataset)[0]
+        far = [np.sqrt(np.mean((parameters(r)[-1, 2:] / truth[-1, 2:] - 1) ** 2)) for r in by_count]
+        axes[0, 1].loglog(count, far, f"{marker}-", color=line.get_color(), label=dataset)
+        llh_of_truth = by_run(records, dataset=dataset, solver="exact", split=0)[0]["test"]["llh"]
+        gap = [(r["test_exact"] or r["test"])["llh"] - llh_of_truth for r in by_count]
+        axes[0, 2].semilogx(count, gap, f"{marker}-", color=line.get_color(), label=dataset)
+        for record in by_run(cells, dataset=dataset, prior="exact"):
+            values = (
+                np.abs(parameters(record)[:, 0] / truth[:, 0] - 1).max(),
+                np.sqrt(np.mean((parameters(record)[-1, 2:] / truth[-1, 2:] - 1) ** 2)),
+                (record["test_exact"] or record["test"])["llh"] - llh_of_truth,
+            )
+            for axis, value in zip(axes[0], values, strict=True):
+                axis.axhline(value, color=line.get_color(), linestyle=":", label=f"{dataset}, exact prior samples")
+    name(axes[0, 0], title="noise scale", x="random features", y="largest deviation, relative")
+    name(axes[0, 1], title="length scales", x="random features", y="deviation at the end, rms")
+    name(axes[0, 2], title="test log-likelihood", x="random features", y="less exact training's")
+    legend(figure, axes, 4)
+    return figure

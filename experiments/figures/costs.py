@@ -1,0 +1,112 @@
+"""What trainings cost: relative runtimes, iterations over steps, and the number of probes."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from experiments.figures.style import EXACT, WAYS, datasets_of, legend, name, panels, solvers_of, title
+from experiments.store import Record
+from experiments.tables import LABELS, by_run, plain, summaries
+
+
+def runtimes(records: list[Record]) -> Figure | None:
+    """Seconds of each way relative to the standard estimator without warm start; the solver's share hatched."""
+    found = summaries([r for r in records if not r["run"]["settings"]["large"]])
+    cells = [record for record in records if record["run"]["solver"] != "exact" and plain(record)]
+    cells = [record for record in cells if not record["run"]["settings"]["large"]]
+    if not cells:
+        return None
+    solvers, datasets = solvers_of(cells), datasets_of(cells)
+    figure, axes = panels(1, len(solvers), width=3.4, height=2.6, sharey=True)
+    for axis, solver in zip(axes[0], solvers, strict=True):
+        for place, dataset in enumerate(datasets):
+            base = found.get((dataset, solver, "standard", False))
+            for k, ((estimator, warm), (label, colour, _)) in enumerate(WAYS.items()):
+                own = found.get((dataset, solver, estimator, warm))
+                if own is None or base is None:
+                    continue
+                whole = own.mean("seconds") / base.mean("seconds")
+                share = own.mean("solver_seconds") / base.mean("seconds")
+                x = place + (k - 1.5) * 0.2
+                axis.bar(x, whole, 0.18, color=colour, label=label)
+                axis.bar(x, share, 0.18, color="none", edgecolor="white", hatch="////", linewidth=0)
+                if own.cut or base.cut:
+                    axis.annotate("cut", (x, whole), ha="center", va="bottom", fontsize=6, rotation=90)
+        axis.set_xticks(range(len(datasets)), datasets, fontsize=7)
+        name(axis, title=LABELS[solver], y="time relative to standard" if axis is axes[0, 0] else "")
+    handles = [Patch(color=colour, label=label) for label, colour, _ in WAYS.values()]
+    handles.append(Patch(facecolor="grey", edgecolor="white", hatch="////", label="of that, the solver"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
+    return figure
+
+
+def iterations(records: list[Record]) -> Figure | None:
+    """Iterations until the tolerance at every step, with the final test log-likelihoods."""
+    cells = [r for r in records if plain(r) and r["run"]["solver"] != "exact" and not r["run"]["settings"]["large"]]
+    if not cells:
+        return None
+    datasets, solvers = datasets_of(cells), solvers_of(cells)
+    figure, axes = panels(len(solvers), len(datasets) + 1, sharex=False)
+    for line, solver in enumerate(solvers):
+        for column, dataset in enumerate(datasets):
+            axis = axes[line, column]
+            for (estimator, warm), (label, colour, style) in WAYS.items():
+                for record in by_run(cells, dataset=dataset, solver=solver, estimator=estimator, warm=warm, split=0):
+                    history = record["history"]
+                    axis.plot(history["step"], history["iterations"], style, color=colour, label=label, linewidth=1.2)
+            axis.set_yscale("log")
+            name(axis, title=title(dataset, solver), x="step" if line == len(solvers) - 1 else "",
+                 y="iterations" if column == 0 else "")  # fmt: skip
+        axis = axes[line, -1]
+        for (estimator, warm), (label, colour, _) in WAYS.items():
+            llh = [
+                (datasets.index(dataset), np.mean([r["test"]["llh"] for r in runs]))
+                for dataset in datasets
+                if (runs := [r for r in by_run(cells, dataset=dataset, solver=solver, estimator=estimator, warm=warm)
+                             if r["outcome"] == "finished"])
+            ]  # fmt: skip
+            shift = (list(WAYS).index((estimator, warm)) - 1.5) * 0.12
+            if llh:
+                at, height = zip(*llh, strict=True)
+                axis.plot(np.add(at, shift), height, "o", color=colour, markersize=4, label=label)
+        for place, dataset in enumerate(datasets):
+            for truth in by_run(records, dataset=dataset, solver="exact", split=0):
+                if truth["outcome"] == "finished":
+                    axis.hlines(truth["test"]["llh"], place - 0.4, place + 0.4, **EXACT)
+        axis.set_xticks(range(len(datasets)), datasets, fontsize=6, rotation=20)
+        name(axis, title="test log-likelihood", y="nats a point")
+    legend(figure, axes, 5)
+    return figure
+
+
+def probe_counts(records: list[Record]) -> Figure | None:
+    """Test log-likelihood and seconds of training by the number of probe vectors."""
+    cells = [
+        r
+        for r in by_run(records, solver="ap", estimator="pathwise", warm=True, n_features=2000, prior="features")
+        if r["outcome"] == "finished" and r["run"]["budget"] is None and not r["run"]["settings"]["large"]
+    ]
+    varied = {r["run"]["dataset"] for r in cells if r["run"]["n_probes"] != 64}
+    cells = sorted((r for r in cells if r["run"]["dataset"] in varied), key=lambda r: r["run"]["n_probes"])
+    if not cells:
+        return None
+    figure, axes = panels(1, 2, width=3.2, height=2.5)
+    for dataset in datasets_of(cells):
+        own = by_run(cells, dataset=dataset, split=0)
+        count = [record["run"]["n_probes"] for record in own]
+        axes[0, 0].plot(count, [record["test"]["llh"] for record in own], "o-", label=f"{dataset}, from the samples")
+        if all(record["test_exact"] for record in own):
+            exact = [record["test_exact"]["llh"] for record in own]
+            axes[0, 0].plot(count, exact, "s:", label=f"{dataset}, exact prediction at the trained θ")
+        axes[0, 1].plot(count, [record["seconds"] for record in own], "o-", label=f"{dataset}, training")
+        axes[0, 1].plot(count, [record["solver_seconds"] for record in own], "^--", label=f"{dataset}, the solver")
+    for axis in axes[0]:
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(count, [str(k) for k in count])
+    name(axes[0, 0], title="test log-likelihood", x="probe vectors", y="nats a point")
+    name(axes[0, 1], title="training", x="probe vectors", y="seconds")
+    axes[0, 1].set_ylim(bottom=0)
+    legend(figure, axes, 2)
+    return figure

@@ -1,0 +1,78 @@
+"""Residuals and scores under a budget of epochs: small sets by budget, large sets over steps."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from experiments.cells import BUDGETS
+from experiments.figures.style import WAYS, datasets_of, legend, name, panels, solvers_of, title
+from experiments.store import Record
+from experiments.tables import LABELS, by_run
+
+SYSTEMS = {"residual_probes": ("probes", "llh", "test log-likelihood"), "residual_mean": ("mean", "rmse", "test RMSE")}
+
+
+def under_budgets(records: list[Record], dataset: str, residual: str = "residual_probes") -> Figure | None:
+    """Relative residuals at every step for budgets of 10 to 50 epochs, and the final score by budget."""
+    cells = [r for r in by_run(records, dataset=dataset, split=0) if r["run"]["budget"] in BUDGETS]
+    cells = [r for r in cells if r["outcome"] == "finished" and not r["run"]["settings"]["large"]]
+    if not cells:
+        return None
+    systems, score, score_name = SYSTEMS[residual]
+    solvers, shades = solvers_of(cells), plt.get_cmap("viridis")
+    figure, axes = panels(len(solvers), len(WAYS) + 1, width=2.3, height=1.9)
+    for line, solver in enumerate(solvers):
+        for column, ((estimator, warm), (label, colour, style)) in enumerate(WAYS.items()):
+            axis, marks = axes[line, column], []
+            for k, budget in enumerate(BUDGETS):
+                own = by_run(cells, solver=solver, estimator=estimator, warm=warm, budget=budget)
+                for record in own:
+                    shade = shades(0.9 * k / (len(BUDGETS) - 1))
+                    history = record["history"]
+                    axis.semilogy(history["step"], history[residual], color=shade, linewidth=1,
+                                  label=f"{budget:g} epochs a step")  # fmt: skip
+                    marks.append((budget, record["test"][score]))
+            axis.axhline(0.01, color="black", linestyle=":", linewidth=1)
+            name(axis, title=label if line == 0 else "", x="step" if line == len(solvers) - 1 else "",
+                 y=f"{LABELS[solver]}: residual of the {systems}" if column == 0 else "")  # fmt: skip
+            if marks:
+                axes[line, -1].plot(*zip(*marks, strict=True), f"o{style}", color=colour, markersize=3, label=label)
+        low = min(axis.get_ylim()[0] for axis in axes[line, :-1])
+        high = max(axis.get_ylim()[1] for axis in axes[line, :-1])
+        for axis in axes[line, :-1]:
+            axis.set_ylim(low, high)
+        last = "epochs a step" if line == len(solvers) - 1 else ""
+        name(axes[line, -1], title=score_name if line == 0 else "", x=last)
+    figure.suptitle(dataset, fontsize=10)
+    legend(figure, axes, 5)
+    return figure
+
+
+def large_sets(records: list[Record]) -> Figure | None:
+    """Residuals, RMSE and log-likelihood over the steps of large sets, ten epochs a step."""
+    cells = [r for r in records if r["run"]["settings"]["large"] and r["run"]["estimator"] == "pathwise"]
+    if not cells:
+        return None
+    datasets = datasets_of(cells)
+    shown = {
+        "residual_mean": "residual of the mean", "residual_probes": "residual of the probes",
+        "test_rmse": "test RMSE", "test_llh": "test log-likelihood",
+    }  # fmt: skip
+    colours = {"cg": "#D55E00", "ap": "#0072B2", "sgd": "#009E73"}
+    figure, axes = panels(len(datasets), len(shown), width=2.8)
+    for line, dataset in enumerate(datasets):
+        for axis, (column, label) in zip(axes[line], shown.items(), strict=True):
+            for record in by_run(cells, dataset=dataset, split=0):
+                run, history = record["run"], record["history"]
+                axis.plot(
+                    history["step"], history[column], "--" if run["warm"] else "-", color=colours[run["solver"]],
+                    label=f"{LABELS[run['solver']]}, {'warm' if run['warm'] else 'cold'}", linewidth=1.2,
+                )  # fmt: skip
+            if column.startswith("residual"):
+                axis.set_yscale("log")
+                axis.axhline(0.01, color="black", linestyle=":", linewidth=1)
+            name(axis, title=title(dataset) if axis is axes[line, 0] else "", y=label,
+                 x="step" if line == len(datasets) - 1 else "")  # fmt: skip
+    legend(figure, axes, 6)
+    return figure

@@ -1,0 +1,265 @@
+"""Write the results page: tables and figures from the store, ours beside the published ones, and what follows.
+
+    python -m experiments.page --store experiments/store --paper paper_results.csv --out docs/results.md
+
+Nothing is computed here but means and ratios: whatever the page says is in the store. ``--paper`` names a CSV file with
+the paper's tables (columns ``dataset, solver, estimator, warm_start, test_llh, …``); without it that half stays empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from experiments import figures
+from experiments.cells import SETTINGS, SOLVERS
+from experiments.store import Record, Store
+from experiments.tables import (
+    LABELS,
+    Cell,
+    Published,
+    Summary,
+    by_run,
+    dataset_table,
+    main_table,
+    order_agrees,
+    outside,
+    plain,
+    read_published,
+    speed_up,
+    summaries,
+    way,
+)
+
+Found = dict[Cell, Summary]
+Papers = dict[Cell, Published]
+
+
+def all_figures(store: Store, records: list[Record]) -> list[tuple[str, str, Figure | None]]:
+    """(file name, caption, figure) in the order of the paper."""
+    distances, cuts = list(store.records("distances")), list(store.records("section"))
+    drawn: list[tuple[str, str, Figure | None]] = [
+        (
+            "runtimes",
+            "Training time relative to the standard estimator without warm start; hatched: the solver.",
+            figures.runtimes(records),
+        ),
+        (
+            "distances",
+            "How far solves start from their solution along exact training; AP's iterations; the largest eigenvalue "
+            "of the inverse and the noise precision behind them.",
+            figures.starting_distances(distances, records),
+        ),
+        ("probes", "The number of probe vectors, which are the posterior samples.", figures.probe_counts(records)),
+        ("differences", "Hyperparameters at all steps less those of exact training.", figures.differences(records)),
+        ("features", "Random features against the deviation from exact training.", figures.feature_counts(records)),
+        (
+            "sections",
+            "The quadratic of a solve in its two steepest directions, and where 64 probes start.",
+            figures.sections(cuts),
+        ),
+        ("iterations", "Iterations to the tolerance, and final test log-likelihoods.", figures.iterations(records)),
+    ]
+    for solver in SOLVERS:
+        caption = f"Hyperparameters over the steps, {LABELS[solver]}, beside exact training."
+        drawn.append((f"trajectories-{solver}", caption, figures.trajectories(records, solver)))
+    for dataset in SETTINGS:
+        for residual, what in (("residual_probes", "probes"), ("residual_mean", "mean")):
+            caption = f"{dataset}: residuals of the {what} under a budget of epochs."
+            drawn.append((f"budgets-{dataset}-{what}", caption, figures.under_budgets(records, dataset, residual)))
+    drawn.append(("large", "Large sets, ten epochs a step: residuals and test scores.", figures.large_sets(records)))
+    return drawn
+
+
+def coverage(records: list[Record], found: Found, papers: Papers) -> str:
+    """What was run and what was not."""
+    machines = sorted({record["machine"]["device"] for record in records})
+    cut = sorted(record["key"] for record in records if record["outcome"] == "cut")
+    lines = [
+        f"{len(records)} trainings on {', '.join(machines)}; "
+        f"{sum(r['seconds'] for r in records) / 60:.0f} minutes of training in all.",
+        "",
+    ]
+    for dataset in [d for d in SETTINGS if any(cell[0] == d for cell in found)]:
+        own = {cell: summary for cell, summary in found.items() if cell[0] == dataset and cell[1] != "exact"}
+        splits = sorted({record["run"]["split"] for summary in own.values() for record in summary.records})
+        total = 6 if SETTINGS[dataset].large else 12
+        lines.append(f"- **{dataset}**: {len(own)} of {total} cells; splits {', '.join(map(str, splits))}.")
+    absent = sorted({cell[0] for cell in papers} - {cell[0] for cell in found})
+    if absent:
+        lines.append(f"- Not run at all: {', '.join(absent)}.")
+    if cut:
+        lines += ["", f"Cut at their time limit, so that epochs and seconds are lower bounds: {', '.join(cut)}."]
+    unsolved = sorted(r["key"] for r in records if r["run"]["budget"] is None and not r["converged"])
+    if unsolved:
+        lines += ["", f"Runs in which a solve ended short of the tolerance: {', '.join(unsolved)}."]
+    return "\n".join(lines)
+
+
+# -- findings --------------------------------------------------------------------------------------------------------
+def ratio_of(found: Found, own: tuple[str, bool], base: tuple[str, bool]) -> list[str]:
+    """Epochs of one way over another, per dataset and solver, where both ran to the end."""
+    said = []
+    for dataset in [d for d in SETTINGS if not SETTINGS[d].large]:
+        for solver in SOLVERS:
+            a, b = found.get((dataset, solver, *base)), found.get((dataset, solver, *own))
+            if a and b and not b.cut:
+                mine = {r["run"]["split"]: r["epochs"] for r in b.records}
+                pairs = [(r["epochs"], mine[r["run"]["split"]]) for r in a.records if r["run"]["split"] in mine]
+                if pairs:
+                    factor = sum(p for p, _ in pairs) / sum(q for _, q in pairs)
+                    said.append(f"{dataset} {LABELS[solver]} {'> ' if a.cut else ''}{factor:.1f}")
+    return said
+
+
+def findings(records: list[Record], found: Found) -> str:
+    """One paragraph a question, from the numbers."""
+    pathwise = ratio_of(found, ("pathwise", False), ("standard", False))
+    warm = ratio_of(found, ("standard", True), ("standard", False))
+    both = ratio_of(found, ("pathwise", True), ("standard", False))
+    return "\n\n".join(
+        [
+            "**Does the pathwise estimator cut iterations?** Epochs of the standard estimator over the pathwise one, "
+            f"both from zero: {'; '.join(pathwise) or 'not run'}. With warm starts on top, against the standard "
+            f"estimator from zero: {'; '.join(both) or 'not run'}.",
+            "**Does warm starting bias?** Epochs of cold over warm starts, standard estimator: "
+            f"{'; '.join(warm) or 'not run'}. Test log-likelihood with warm starts less that without, same split: "
+            f"{warm_bias(records) or 'not run'}.",
+            f"**Does progress accumulate under a budget?** {accumulation(records) or 'Not run.'}",
+            f"**Is a low residual needed for good predictions?** {need_of_residuals(records) or 'Not run.'}",
+        ]
+    )
+
+
+def warm_bias(records: list[Record]) -> str:
+    done = [r for r in records if plain(r) and r["outcome"] == "finished" and not r["run"]["settings"]["large"]]
+    said = []
+    for dataset in SETTINGS:
+        gaps = []
+        for record in by_run(done, dataset=dataset, warm=True):
+            run = record["run"]
+            same = {name: run[name] for name in ("dataset", "split", "solver", "estimator")}
+            gaps += [record["test"]["llh"] - cold["test"]["llh"] for cold in by_run(done, warm=False, **same)]
+        if gaps:
+            said.append(f"{dataset} {min(gaps):+.4f} to {max(gaps):+.4f} ({len(gaps)} pairs)")
+    return "; ".join(said)
+
+
+def accumulation(records: list[Record]) -> str:
+    """Residual of the probes at the last step, cold and warm, under the least budget."""
+    said = []
+    for record in by_run(records, budget=10.0, warm=True, estimator="pathwise", split=0):
+        run = record["run"]
+        for cold in by_run(records, budget=10.0, warm=False, estimator="pathwise", split=0, dataset=run["dataset"],
+                           solver=run["solver"]):  # fmt: skip
+            last = [r["history"]["residual_probes"][-1] for r in (cold, record)]
+            said.append(f"{run['dataset']} {LABELS[run['solver']]} {last[0]:.3f} → {last[1]:.3f}")
+    if not said:
+        return ""
+    return "Residual of the probes after the last step at ten epochs a step, from zero → warm: " + "; ".join(said) + "."
+
+
+def need_of_residuals(records: list[Record]) -> str:
+    """The score at the least budget beside the score at the tolerance."""
+    said = []
+    for record in by_run(records, budget=10.0, warm=True, estimator="pathwise", split=0):
+        run = record["run"]
+        same = by_run(records, budget=None, warm=True, estimator="pathwise", split=0, dataset=run["dataset"],
+                      solver=run["solver"], n_probes=64, n_features=2000, prior="features")  # fmt: skip
+        if same and record["outcome"] == same[0]["outcome"] == "finished":
+            said.append(
+                f"{run['dataset']} {LABELS[run['solver']]}: residual {record['history']['residual_probes'][-1]:.3f}, "
+                f"LLH {record['test']['llh']:.3f} (to the tolerance {same[0]['test']['llh']:.3f})"
+            )
+    if not said:
+        return ""
+    return "Pathwise with warm starts, ten epochs a step against solving to the tolerance: " + "; ".join(said) + "."
+
+
+def checks(found: Found, papers: Papers) -> str:
+    """Agreement with the paper: scores, order of costs, and the speed-up of AP on elevators."""
+    if not papers:
+        return "The paper's numbers were not at hand when this page was written."
+    compared = [cell for cell in found if cell in papers]
+    missed = outside(found, papers)
+    pairs = order_agrees(found, papers)
+    wrong = [(cheap, dear) for cheap, dear, good in pairs if not good]
+    scores = "".join(
+        f"; {dataset} {LABELS[solver]} {way(estimator, warm)}: {name.upper()} {value:.1f} times the allowed difference"
+        for (dataset, solver, estimator, warm), name, value in missed
+    )
+    orders = "".join(
+        f"; {dear[0]} {LABELS[dear[1]]}: {way(*dear[2:])} is not dearer than {way(*cheap[2:])}" for cheap, dear in wrong
+    )
+    lines = [
+        f"- Scores: of {len(compared)} cells, {len({cell for cell, *_ in missed})} lie outside two standard errors"
+        f"{scores}.",
+        "- Order of cells by solver epochs, where the paper's solver times differ by more than 20%: "
+        f"{len(pairs) - len(wrong)} of {len(pairs)} pairs as in the paper{orders}.",
+    ]
+    cell: Cell = ("elevators", "ap", "pathwise", True)
+    ours, bound = speed_up(found, cell)
+    base = papers.get(("elevators", "ap", "standard", False))
+    if base and not math.isnan(ours):
+        theirs = base.solver_seconds / papers[cell].solver_seconds
+        lines.append(
+            f"- AP on elevators, pathwise and warm against standard and cold: {'over ' if bound else ''}{ours:.0f} "
+            f"times fewer epochs; in the paper {theirs:.0f} times less solver time."
+        )
+    return "\n".join(lines)
+
+
+def write(store: Store, paper: Path | None, out: Path, head: str) -> None:
+    records = list(store.records())
+    found, papers = summaries(records), read_published(paper)
+    small = [d for d in SETTINGS if not SETTINGS[d].large and any(cell[0] == d for cell in found)]
+    images = out.parent / out.stem
+    images.mkdir(parents=True, exist_ok=True)
+    parts = [f"# Results\n\n{head}", f"## What was run\n\n{coverage(records, found, papers)}"]
+    parts.append(f"## What was found\n\n{findings(records, found)}")
+    parts.append(f"## Against the paper\n\n{checks(found, papers)}")
+    notes = out.parent / f"{out.stem}-notes.md"
+    if notes.exists():  # what an experiment explained, by hand
+        parts.append(notes.read_text().strip())
+    parts.append(
+        "## Table 1\n\nOurs / the paper's: mean test log-likelihood and seconds of training. The paper's times are "
+        "those of another GPU.\n\n" + main_table(found, papers, small)
+    )
+    for dataset in [d for d in SETTINGS if any(cell[0] == d for cell in found)]:
+        truths = tuple(r for r in by_run(records, dataset=dataset, solver="exact") if r["outcome"] == "finished")
+        table = dataset_table(found, papers, dataset, Summary(truths) if truths else None)
+        parts.append(f"## {dataset}\n\n{table}")
+    parts.append("## Figures")
+    for name, caption, figure in all_figures(store, records):
+        if figure is None:
+            continue
+        figure.savefig(images / f"{name}.png", dpi=130)
+        plt.close(figure)
+        parts.append(f"![{caption}]({images.name}/{name}.png)\n\n*{caption}*")
+    out.write_text("\n\n".join(parts) + "\n")
+
+
+HEAD = (
+    "The paper's tables and figures, trained again by this library. This page is written by a program from the records "
+    "in `experiments/store`; `python -m experiments.run --help` says how to add to them. Scores are in standardised "
+    "units."
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", type=Path, default=Path("experiments/store"))
+    parser.add_argument("--paper", type=Path, default=None)
+    parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
+    args = parser.parse_args(arguments)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    write(Store(args.store), args.paper, args.out, HEAD)
+    print(f"wrote {args.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Tables from records made by hand: means, errors, bounds, and when two results agree."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.cells import Run, describe
+from experiments.tables import (
+    Published,
+    Summary,
+    agreement,
+    average_speed_up,
+    dataset_table,
+    main_table,
+    order_agrees,
+    outside,
+    read_published,
+    speed_up,
+    summaries,
+)
+
+
+def record(run: Run, *, llh: float = 1.0, epochs: float = 100.0, cut: bool = False) -> dict[str, Any]:
+    test = {} if cut else {"test": {"llh": llh, "rmse": 0.1}, "test_exact": {"llh": llh, "rmse": 0.1}}
+    return {
+        "key": run.key, "run": describe(run), "outcome": "cut" if cut else "finished", "epochs": epochs,
+        "seconds": epochs / 10, "solver_seconds": epochs / 20, "steps": 100, **test,
+    }  # fmt: skip
+
+
+def cell(split: int = 0, estimator: str = "pathwise", warm: bool = True, **more: Any) -> dict[str, Any]:
+    return record(Run("pol", split, "ap", estimator, warm), **more)
+
+
+THEIRS = Published(llh=1.0, llh_error=0.01, rmse=0.1, rmse_error=0.001, seconds=60.0, solver_seconds=50.0)
+
+
+def test_means_and_errors_over_splits() -> None:
+    own = summaries([cell(0, llh=1.0), cell(1, llh=1.2), cell(2, llh=1.4)])["pol", "ap", "pathwise", True]
+    assert own.mean("llh") == pytest.approx(1.2) and own.error("llh") == pytest.approx(0.2 / 3**0.5)
+    assert math.isnan(Summary((cell(),)).error("llh"))
+
+
+def test_only_plain_cells_are_in_the_tables() -> None:
+    varied = [record(Run("pol", n_probes=8)), record(Run("pol", budget=10.0)), record(Run("pol", n_features=500))]
+    assert summaries(varied) == {}
+    assert list(summaries([record(Run("houseelectric", solver="ap", budget=10.0))])) == [
+        ("houseelectric", "ap", "pathwise", True)
+    ]
+
+
+@pytest.mark.parametrize(("splits", "off", "expected"), [(1, 0.02 * 10**0.5, 1.0), (10, 0.02, 1.0), (10, 0.05, 2.5)])
+def test_agreement_is_in_units_of_two_standard_errors(splits: int, off: float, expected: float) -> None:
+    own = Summary(tuple(cell(k, llh=1.0 - off) for k in range(splits)))
+    assert agreement(own, THEIRS, "llh") == pytest.approx(expected)
+
+
+def test_cells_outside_are_named() -> None:
+    found = summaries([cell(llh=0.5), cell(estimator="standard")])
+    published = dict.fromkeys(found, THEIRS)
+    assert [(c, name) for c, name, _ in outside(found, published)] == [(("pol", "ap", "pathwise", True), "llh")]
+    assert agreement(Summary((cell(cut=True),)), THEIRS, "llh") is None
+
+
+def test_speed_ups_pair_the_splits() -> None:
+    base = [cell(k, "standard", False, epochs=1000.0 * (k + 1)) for k in range(3)]
+    found = summaries([*base, cell(0, epochs=100.0), cell(2, epochs=100.0)])
+    assert speed_up(found, ("pol", "ap", "pathwise", True)) == (pytest.approx(20.0), False)
+    cut = summaries([cell(0, "standard", False, epochs=500.0, cut=True), cell(0, epochs=100.0)])
+    assert speed_up(cut, ("pol", "ap", "pathwise", True)) == (5.0, True)
+    assert average_speed_up(cut, [("pol", "ap", "pathwise", True)]) == "> 5.0 ×"
+    none = summaries([cell(0, "standard", False), cell(0, cut=True)])
+    assert math.isnan(speed_up(none, ("pol", "ap", "pathwise", True))[0])
+
+
+def test_the_order_of_cells() -> None:
+    found = summaries([cell(estimator="standard", epochs=50.0), cell(epochs=100.0)])
+    published = {
+        ("pol", "ap", "standard", True): THEIRS,
+        ("pol", "ap", "pathwise", True): Published(1, 0.01, 0.1, 0.001, 30.0, 20.0),
+    }
+    assert [good for *_, good in order_agrees(found, published)] == [False]
+    cut = summaries([cell(estimator="standard", epochs=50.0, cut=True), cell(epochs=100.0)])
+    assert order_agrees(cut, published) == []  # it may still become the dearer one
+    near = {**published, ("pol", "ap", "standard", True): Published(1, 0.01, 0.1, 0.001, 30.0, 23.0)}
+    assert order_agrees(found, near) == []
+
+
+def test_published_numbers_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "paper.csv"
+    path.write_text(
+        "dataset,solver,estimator,warm_start,test_rmse,test_rmse_stderr,test_llh,test_llh_stderr,total_time,time_unit,"
+        "solver_time\npol,cg,standard,0,0.075,0.001,1.27,0.008,4.0,min,3.5\nx,ap,pathwise,1,,,,,2.0,h,\n"
+    )
+    found = read_published(path)
+    assert found["pol", "cg", "standard", False] == Published(1.27, 0.008, 0.075, 0.001, 240.0, 210.0)
+    other = found["x", "ap", "pathwise", True]
+    assert other.seconds == 7200.0 and math.isnan(other.llh)
+    assert read_published(None) == read_published(tmp_path / "none.csv") == {}
+
+
+def test_tables_show_ours_beside_theirs() -> None:
+    found = summaries([cell(0, llh=1.234), cell(0, "standard", False, epochs=900.0, cut=True)])
+    published = {("pol", "ap", "pathwise", True): THEIRS}
+    table = main_table(found, published, ["pol"])
+    assert "| AP | pathwise, warm | 1.23 / 1.00 | 10.0 / 60.0 | > 9.0 × |" in table
+    assert "| AP | standard, cold | – | > 90.0 | – |" in table
+    whole = dataset_table(found, published, "pol", None)
+    assert "1 (100 steps)" in whole and "> 900" in whole and "1.234" in whole
+    assert len({line.count("|") for line in whole.splitlines()}) == 1
