@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from warmgp.graphs import Recorded
 from warmgp.operators.base import KernelOperator
 from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count, is_number
 
@@ -100,7 +101,18 @@ class StochasticGradientDescent(Solver):
         n, b = operator.n, min(self.batch_size, operator.n)
         at_once = 1 if operator.device.type == "cpu" else CHECK_EVERY  # a GPU would wait for every look at the residual
         batches: list[Tensor] = []
-        momentum = torch.zeros_like(progress.v)
+        v, r = progress.v, progress.r  # iterations work on these in place
+        momentum = torch.zeros_like(v)
+        scale = v.new_zeros(())  # −γ/b
+        batch = torch.empty(b, dtype=torch.int64, device=operator.device)
+
+        def iteration(rows: Tensor) -> None:
+            g = operator.rows_matmul(rows, v) - progress.b[rows]
+            momentum.mul_(self.momentum).index_add_(0, rows, scale * g)
+            v.add_(momentum)
+            r.index_copy_(0, rows, g.neg_())
+
+        whole_batch = Recorded(lambda: iteration(batch), operator)
         begin = good = progress.v.clone()
         begin_worst = good_worst = max(progress.norms())
         stall = Stall(self.stall_epochs)
@@ -138,13 +150,16 @@ class StochasticGradientDescent(Solver):
             elif progress.iteration_epochs >= next_snapshot and worst < good_worst:
                 good, good_worst = progress.v.clone(), worst
                 next_snapshot = progress.iteration_epochs + 1.0
+            if progress.v is not v or progress.r is not r:  # replaced by a good iterate, or by the true residual
+                progress.v, progress.r = v.copy_(progress.v), r.copy_(progress.r)
+            scale.fill_(-rate / b)
             for _ in range(min(len(batches), progress.affordable(b / n, at_once))):
                 rows = batches.pop()
-                g = operator.rows_matmul(rows, progress.v) - progress.b[rows]
-                momentum *= self.momentum
-                momentum.index_add_(0, rows, g, alpha=-rate / b)
-                progress.v += momentum
-                progress.r[rows] = -g
+                if rows.numel() == b:
+                    batch.copy_(rows)
+                    whole_batch()
+                else:  # the last of an epoch
+                    iteration(rows)
                 progress.count(rows.numel() / n)
         if progress.stop_reason == "budget" and progress.iterations and not progress.checked:
             progress.refresh()  # the estimate is older than the iterate: only the true residual tells
