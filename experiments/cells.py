@@ -40,7 +40,10 @@ SETTINGS: dict[str, Settings] = {
     "bike": Settings(30.0),
     "protein": Settings(20.0, block_size=2000),
     "keggdirected": Settings(20.0, block_size=2000),
-    # 391,387 points of height by longitude and latitude; the paper's large sets but houseelectric are not at hand
+    "3droad": Settings(10.0, n_steps=30, learning_rate=0.03, large=True),
+    "song": Settings(50.0, n_steps=30, learning_rate=0.03, large=True),
+    "buzz": Settings(10.0, n_steps=30, learning_rate=0.03, large=True),
+    # 391,387 points of height by longitude and latitude: a real set of 3droad's size, and not the paper's
     "terrain": Settings("auto", n_steps=30, learning_rate=0.03, large=True),
     "houseelectric": Settings(50.0, n_steps=15, learning_rate=0.03, large=True),
     # made-up data of a few hundred points, on which everything can be run in minutes
@@ -51,7 +54,7 @@ SETTINGS: dict[str, Settings] = {
     ),
 }
 SMALL_SETS = ("pol", "elevators", "bike", "protein", "keggdirected")
-LARGE_SETS = ("terrain", "houseelectric")
+LARGE_SETS = ("3droad", "song", "buzz", "houseelectric", "terrain")
 TOY_SETS = ("toy-quiet", "toy-noisy")
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import platform
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -89,9 +92,20 @@ def machine(device: str) -> dict[str, str]:
     return {
         "device": name,
         "torch": torch.__version__,
+        "numpy": np.__version__,
         "python": platform.python_version(),
         "warmgp": warmgp.__version__,
+        "source": source(),
+        "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def source() -> str:
+    """A short hash of the library's code: results of two versions of it can be told apart."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(warmgp.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def rounded(value: Any) -> Any:

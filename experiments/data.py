@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from warmgp.datasets import Split, uci
+from warmgp.datasets import UCI_NAMES, Split, uci
 from warmgp.scaling import Standardizer
 from warmgp.synthetic import gp_sample
 
@@ -31,6 +31,8 @@ def split_of(name: str, split: int, folder: str | None = None) -> Split:
         return _divide(name, split, x, y, np.arange(len(y)) >= n)
     if name == "terrain":
         return terrain(split, folder)
+    if name not in UCI_NAMES:
+        raise FileNotFoundError(f"{name} is not at hand")
     return uci(name, split, folder=folder)
 
 

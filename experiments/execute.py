@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 import warnings
@@ -22,15 +23,17 @@ from warmgp.gradient import Pathwise
 from warmgp.initialisation import subset_heuristic
 from warmgp.kernels import Matern32
 from warmgp.operators import DenseOperator
+from warmgp.persistence import FileError, plan_to_json
 from warmgp.posterior import Posterior
 from warmgp.solvers import StoppingRule
 from warmgp.training import train as train_with
 from warmgp.training_state import StepRecord, TrainingOptions, TrainingState
 
 EXACT_SCORES_UP_TO = {"cuda": 50_000, "cpu": 6_000}
+NOISE_FLOOR = 1e-4
 
-Trained = tuple[Posterior, bool, Sequence[StepRecord]]
-"""A posterior, whether its solve converged, and the steps that led to it."""
+Trained = tuple[Posterior, bool, Sequence[StepRecord], dict[str, Any]]
+"""A posterior, whether its solve converged, the steps that led to it, and the plan behind them."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Missing(Exception):  # noqa: N818 (nothing is wrong: another record has to
 
 
 class Unfinished(Exception):  # noqa: N818
-    """The deadline came first; the checkpoint has what was done."""
+    """The deadline came first; a checkpoint has what was done, where there is one."""
 
 
 class _Capped(Exception):  # noqa: N818
@@ -69,23 +72,35 @@ class _Capped(Exception):  # noqa: N818
 
 
 class Clock:
-    """A callback that ends a training in time, expecting the next step to take as long as the last."""
+    """A callback that ends a training in time, expecting the next step to take as long as the last.
+
+    After the last step there is a solve and the scoring to come, for which there must be as much time.
+    """
 
     def __init__(self, place: Place, n_steps: int) -> None:
         self.place, self.n_steps = place, n_steps
         self.history: Sequence[StepRecord] = ()
+        self.last = time.monotonic()
 
     def __call__(self, record: StepRecord, state: TrainingState) -> None:
         self.history = state.history
-        if state.step < self.n_steps:
-            if state.elapsed + record.step_seconds > self.place.cap:
-                raise _Capped
-            if time.monotonic() + 1.5 * record.step_seconds > self.place.deadline:
-                raise Unfinished
+        now = time.monotonic()
+        took, self.last = now - self.last, now
+        if state.step < self.n_steps and state.elapsed + record.step_seconds > self.place.cap:
+            raise _Capped
+        if now + 1.5 * took > self.place.deadline:
+            raise Unfinished
 
 
 def execute(item: Item, place: Place) -> Record:
     """The record of an item."""
+    if place.device == "cuda":  # what the last item left is not free until then
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    needed = needs(item)
+    if needed is not None and not is_finished(place.store.get(needed)):
+        raise Missing(needed.key)
     data = split_of(item.dataset, item.split, place.folder)
     if isinstance(item, Run):
         found = train(item, data, place)
@@ -93,30 +108,47 @@ def execute(item: Item, place: Place) -> Record:
         found = start(item, data, place)
     else:
         found = measure(item, data, place)
-    return {"run": describe(item), "machine": machine(place.device), **found}
+    return {"run": describe(item), "seed": item.split, "machine": machine(place.device), **found}
+
+
+def is_finished(record: Record | None) -> bool:
+    return record is not None and record["outcome"] == "finished"
+
+
+def needs(item: Item) -> Item | None:
+    """The item whose record this one starts from."""
+    if isinstance(item, Run):
+        return Start(item.dataset, item.split) if item.settings.large else None
+    return None if isinstance(item, Start) else exact(item.dataset, item.split)
 
 
 def train(run: Run, data: Split, place: Place) -> Record:
     """One training with its test scores."""
     clock = Clock(place, run.settings.n_steps)
-    try:
-        how = with_exact_prior if run.prior == "exact" else fit
-        posterior, converged, history = how(run, data, place, clock)
-    except _Capped:
-        return {"outcome": "cut", "cap_seconds": place.cap, **progress(clock.history)}
+    how = with_exact_prior if run.prior == "exact" else fit
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        try:
+            posterior, converged, history, plan = how(run, data, place, clock)
+        except _Capped:
+            return {"outcome": "cut", "cap_seconds": place.cap, **progress(clock.history)}
+    if len(history) < run.settings.n_steps:  # a step failed, and the model of those before it was kept
+        why = "; ".join(str(warning.message) for warning in caught if warning.category is ConvergenceWarning)
+        return {"outcome": "failed", "why": why, **progress(history)}
+    peak = torch.cuda.max_memory_allocated() / 2**30 if place.device == "cuda" else None
     dtype, device = posterior.x.dtype, posterior.x.device
     x_test, y_test, y = (torch.as_tensor(part).to(device) for part in (data.x_test, data.y_test, data.y_train))
-    test = sample_scores(posterior, x_test.to(dtype), y_test)
     affordable = len(y) <= EXACT_SCORES_UP_TO[place.device]
     return {
         "outcome": "finished",
         **progress(history),
         "theta": posterior.theta.vector.tolist(),
+        "plan": plan,
         "dtype": str(dtype).removeprefix("torch."),
         "final_converged": converged,
-        "test": test,
+        "test": sample_scores(posterior, x_test.to(dtype), y_test),
         "test_exact": exact_scores(posterior, y, x_test, y_test) if affordable else None,
-        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if place.device == "cuda" else None,
+        "peak_gib": peak,
     }
 
 
@@ -134,18 +166,21 @@ def fit(run: Run, data: Split, place: Place, clock: Clock) -> Trained:
         n_steps=own.n_steps,
         learning_rate=own.learning_rate,
         init=given_start(run, place) if own.large else "ones",
+        noise_floor=NOISE_FLOOR,
         standardize=False,  # the loader has done it, with the training split's mean and deviation
         device=place.device,
         checkpoint=checkpoint,
-        checkpoint_every=1 if own.large else 25,
+        checkpoint_every=1 if own.large else 10,
         callbacks=(clock,),
         random_state=run.split,
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the record says it
-        model.fit(data.x_train, data.y_train, (data.x_test, data.y_test) if own.large else None)
-    checkpoint.unlink(missing_ok=True)
-    return model._posterior, model.converged_, model.history_
+    held_out = (data.x_test, data.y_test) if own.large else None
+    try:
+        model.fit(data.x_train, data.y_train, held_out)
+    except FileError:  # a checkpoint of other settings or another device, or one that is damaged
+        checkpoint.unlink()
+        model.fit(data.x_train, data.y_train, held_out)
+    return model._posterior, model.converged_, model.history_, plan_to_json(model.plan_)
 
 
 def with_exact_prior(run: Run, data: Split, place: Place, clock: Clock) -> Trained:
@@ -159,11 +194,11 @@ def with_exact_prior(run: Run, data: Split, place: Place, clock: Clock) -> Train
         n_steps=own.n_steps,
         learning_rate=own.learning_rate,
         warm_start=run.warm,
-        noise_floor=1e-4,
+        noise_floor=NOISE_FLOOR,
     )
     operator = DenseOperator(x, Matern32(), Hyperparameters.ones(x.shape[1]))
     result = train_with(operator, y, options, generator=torch.Generator().manual_seed(run.split), callbacks=[clock])
-    return result.posterior, result.final.converged, result.history
+    return result.posterior, result.final.converged, result.history, {"options": repr(options)}
 
 
 def progress(history: Sequence[StepRecord]) -> Record:
@@ -189,8 +224,7 @@ def progress(history: Sequence[StepRecord]) -> Record:
 def given_start(run: Run, place: Place) -> Hyperparameters:
     """The initial hyperparameters of a large set, from the store."""
     record = place.store.get(Start(run.dataset, run.split))
-    if record is None:
-        raise Missing(Start(run.dataset, run.split).key)
+    assert record is not None  # looked for before
     return Hyperparameters.from_vector(torch.tensor(record["theta"], dtype=torch.float64))
 
 
@@ -205,6 +239,7 @@ def start(item: Start, data: Split, place: Place) -> Record:
         Matern32(),
         generator=torch.Generator().manual_seed(item.split),
         n_neighbours=own["n_neighbours"],
+        noise_floor=NOISE_FLOOR,
         callbacks=[lambda record, state: _not_too_late(place)],
     )
     return {"outcome": "finished", "seconds": time.perf_counter() - began, "theta": theta.vector.tolist()}
@@ -218,13 +253,15 @@ def _not_too_late(place: Place) -> None:
 def measure(item: Distances | Section, data: Split, place: Place) -> Record:
     """What is measured along the hyperparameters of exact training."""
     record = place.store.get(exact(item.dataset, item.split))
-    if record is None or record["outcome"] != "finished":
-        raise Missing(exact(item.dataset, item.split).key)
+    assert record is not None
     past = record["history"]
     thetas = [
         Hyperparameters(*values)
         for values in zip(past["noise_scale"], past["signal_scale"], past["length_scales"], strict=True)
     ]
     x, y = (torch.as_tensor(part).to(place.device) for part in (data.x_train, data.y_train))
-    found = initial_distances(x, y, thetas) if isinstance(item, Distances) else section(x, y, thetas)
+    if isinstance(item, Distances):
+        found = initial_distances(x, y, thetas, lambda: _not_too_late(place))
+    else:
+        found = section(x, y, thetas)
     return {"outcome": "finished", **found}

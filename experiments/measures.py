@@ -7,7 +7,7 @@ square over the probes. Cold starts are u₀ = 0; warm ones the solution at θ_{
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -23,8 +23,13 @@ SECTION_AT = 20
 POWER_STEPS = 60
 
 
-def initial_distances(x: Tensor, y: Tensor, thetas: list[Hyperparameters], points: int = 20) -> dict[str, Any]:
-    """Distances of cold and warm starts by estimator, the top eigenvalue of H⁻¹ and the noise precision, over steps."""
+def initial_distances(
+    x: Tensor, y: Tensor, thetas: list[Hyperparameters], check: Callable[[], None], points: int = 20
+) -> dict[str, Any]:
+    """Distances of cold and warm starts by estimator, the top eigenvalue of H⁻¹ and the noise precision, over steps.
+
+    ``check`` is called between steps and may raise to end this.
+    """
     every = max(1, len(thetas) // points)
     steps = list(range(1, len(thetas), every))
     found: dict[str, list[float]] = {name: [] for name in ("top_eigenvalue", "noise_precision")}
@@ -32,6 +37,7 @@ def initial_distances(x: Tensor, y: Tensor, thetas: list[Hyperparameters], point
     start = ChunkedOperator(x, Matern32(), thetas[0])
     draws = [estimator.draw(start, torch.Generator().manual_seed(0)) for estimator in estimators]
     for step in steps:
+        check()
         before = _solutions(x, y, thetas[step - 1], estimators, draws)
         now = list(_solutions(x, y, thetas[step], estimators, draws))
         operator = ChunkedOperator(x, Matern32(), thetas[step])

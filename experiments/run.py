@@ -4,7 +4,8 @@
     python -m experiments.run all --small --store build/small
 
 Each finished run is one file in the store and is not run again. ``--time-limit`` ends cleanly with exit code 3 while
-something is left to do; the same command goes on from there, in the middle of a run where need be. ``--cap`` is for
+something is left to do (1 where something failed); the same command goes on from there, in the middle of a training
+where need be, and so it does after Ctrl-C or a kill. ``--cap`` is for
 single runs: one that would train longer is recorded as cut, with the steps and epochs that it reached, and taken up
 again only under a larger cap. ``--list`` shows what is done and what is not.
 """
@@ -12,19 +13,23 @@ again only under a larger cap. ``--list`` shows what is done and what is not.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
-from experiments.cells import ESTIMATORS, SOLVERS, STUDIES, Item, Run
+from experiments.cells import ESTIMATORS, SETTINGS, SOLVERS, STUDIES, Item, Run, describe
 from experiments.execute import Missing, Place, Unfinished, execute
 from experiments.store import Record, Store
 
 UNFINISHED = 3
+FAILED = 1
 
 
 def splits(text: str) -> list[int]:
@@ -61,14 +66,15 @@ def wanted(item: Item, args: argparse.Namespace) -> bool:
         item.solver in args.solvers
         and item.estimator in args.estimators
         and (args.warm is None or item.warm == args.warm)
-        and (args.budgets is None or item.budget is None or item.budget in args.budgets)
+        and (args.budgets is None or item.budget is None or item.settings.large or item.budget in args.budgets)
     )
 
 
-def is_done(record: Record | None, cap: float) -> bool:
-    if record is None:
+def is_done(item: Item, record: Record | None, cap: float) -> bool:
+    """Whether there is nothing to add: a record of the same settings that ended, or was cut by no smaller a cap."""
+    if record is None or record["run"] != describe(item):
         return False
-    return record["outcome"] == "finished" or record["cap_seconds"] >= cap
+    return record["outcome"] != "cut" or record["cap_seconds"] >= cap
 
 
 def line(record: Record) -> str:
@@ -76,31 +82,54 @@ def line(record: Record) -> str:
     if record["run"]["kind"] != "training":
         return f"{record['key']:<48} done"
     how = f"{record['steps']:>4} steps {record['epochs']:>9,.0f} epochs {record['seconds']:>7.1f} s"
-    if record["outcome"] == "cut":
-        return f"{record['key']:<48} {how}  cut"
+    if record["outcome"] != "finished":
+        return f"{record['key']:<48} {how}  {record['outcome']} {record.get('why', '')}"
     return f"{record['key']:<48} {how}  LLH {record['test']['llh']:.4f} RMSE {record['test']['rmse']:.4f}"
 
 
 def work(items: list[Item], place: Place) -> int:
-    """Do what is not done; the exit code."""
-    left = 0
+    """Do what is not done; the exit code. An item that fails does not keep the others from being done."""
+    left = failed = 0
     for item in items:
-        if is_done(place.store.get(item), place.cap):
+        if is_done(item, place.store.get(item), place.cap):
             continue
+        left += 1
         if time.monotonic() >= place.deadline:
-            left += 1
             continue
         try:
-            place.store.put(item, execute(item, place))
+            record = execute(item, place)
         except Unfinished:
-            left += 1
             print(f"{item.key:<48} to be gone on with", flush=True)
         except Missing as needed:
             print(f"{item.key:<48} skipped: run {needed} first", flush=True)
+        except FileNotFoundError as absent:
+            print(f"{item.key:<48} skipped: {absent}", flush=True)
+        except Exception as error:  # whatever it was, it is said, and the exit code says so, too
+            failed += 1
+            print(f"{item.key:<48} failed: {type(error).__name__}: {error}", flush=True)
         else:
-            print(line(place.store.get(item) or {}), flush=True)
+            left -= 1
+            place.store.put(item, record)
+            if record["outcome"] != "cut":
+                place.store.checkpoint(item).unlink(missing_ok=True)
+            print(line({"key": item.key, **record}), flush=True)
     print(f"{left} of {len(items)} left" if left else "all done")
-    return UNFINISHED if left else 0
+    return FAILED if failed else UNFINISHED if left else 0
+
+
+@contextlib.contextmanager
+def stopping_cleanly() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the runner and keep the checkpoint: a training would end early, and look whole."""
+
+    def stop(number: int, frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -120,6 +149,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cap", type=float, default=math.inf, help="seconds that one run may train")
     parser.add_argument("--list", action="store_true", help="show what is done, and do nothing")
     args = parser.parse_args(arguments)
+    unknown = set(args.datasets or ()) - set(SETTINGS)
+    if unknown:
+        parser.error(f"unknown datasets {', '.join(sorted(unknown))}; known: {', '.join(SETTINGS)}")
     items, store = list(selected(args)), Store(args.store)
     if not items:
         parser.error("nothing matches these datasets and filters")
@@ -129,7 +161,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(line(record) if record else f"{item.key:<48} not run")
         return 0
     place = Place(args.device, args.data, store, time.monotonic() + args.time_limit, args.cap)
-    return work(items, place)
+    with stopping_cleanly():
+        return work(items, place)
 
 
 if __name__ == "__main__":

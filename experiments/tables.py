@@ -2,6 +2,9 @@
 
 Two means over splits agree when they differ by at most two standard errors of a mean over as many splits as were run:
 the paper's ± are standard errors over ten splits, so over k of them 2 · s.e. · √(10/k).
+
+A run that was cut, that failed, or in which a solve ended short of the tolerance (where there is no budget) has cost
+less than it should have: its epochs and seconds are lower bounds, shown as "> …".
 """
 
 from __future__ import annotations
@@ -14,17 +17,18 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from experiments.cells import ESTIMATORS, SOLVERS
+from experiments.cells import ESTIMATORS, SETTINGS, SOLVERS
 from experiments.store import Record
 
 Cell = tuple[str, str, str, bool]  # dataset, solver, estimator, warm
 LABELS = {"cg": "CG", "ap": "AP", "sgd": "SGD"}
 WAYS = [(estimator, warm) for warm in (False, True) for estimator in ESTIMATORS]  # the order of the paper's rows
+SCORES = ("llh", "rmse")
 
 
 @dataclass(frozen=True)
 class Published:
-    """One row of the paper's tables; seconds, and standard errors over ten splits."""
+    """One row of the paper's tables: times in seconds, errors over ten splits, NaN where it has none."""
 
     llh: float
     llh_error: float
@@ -32,30 +36,36 @@ class Published:
     rmse_error: float
     seconds: float
     solver_seconds: float
+    residual_mean: float = math.nan
+    residual_probes: float = math.nan
+    unfinished: bool = False  # the times are lower bounds
 
 
 def read_published(path: Path | None) -> dict[Cell, Published]:
     """The paper's rows by cell; none without a file."""
     if path is None or not path.exists():
         return {}
-    units = {"min": 60.0, "h": 3600.0, "s": 1.0}
     found = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            unit = units.get(row["time_unit"], 60.0)
-
-            def number(name: str, row: dict[str, str] = row) -> float:
-                try:
-                    return float(row[name])
-                except ValueError:
-                    return math.nan
-
+            names = ("test_llh", "test_llh_stderr", "test_rmse", "test_rmse_stderr")
+            times = [_seconds(row.get(name, ""), row["time_unit"]) for name in ("total_time", "solver_time")]
+            residuals = [_number(row.get(name, "")) for name in ("residual_mean", "residual_probes")]
             cell = (row["dataset"], row["solver"], row["estimator"], row["warm_start"] == "1")
-            found[cell] = Published(
-                number("test_llh"), number("test_llh_stderr"), number("test_rmse"), number("test_rmse_stderr"),
-                unit * number("total_time"), unit * number("solver_time"),
-            )  # fmt: skip
+            scores = [_number(row[name]) for name in names]
+            found[cell] = Published(*scores, *times, *residuals, unfinished=row["total_time"].startswith(">"))
     return found
+
+
+def _number(text: str) -> float:
+    return float(text) if text else math.nan
+
+
+def _seconds(text: str, unit: str) -> float:
+    """Of "4.8" minutes, or of ">24h"."""
+    if text.startswith(">"):
+        text, unit = text[1:].removesuffix("h"), "h"
+    return _number(text) * {"min": 60.0, "h": 3600.0}[unit]
 
 
 def cell_of(record: Record) -> Cell:
@@ -70,6 +80,11 @@ def plain(record: Record) -> bool:
     return (run["n_probes"], run["n_features"], run["prior"], run["budget"]) == (64, 2000, "features", budget)
 
 
+def is_bound(record: Record) -> bool:
+    """Whether what the run cost is only a lower bound."""
+    return record["outcome"] != "finished" or (record["run"]["budget"] is None and not record["converged"])
+
+
 @dataclass(frozen=True)
 class Summary:
     """A cell over its splits."""
@@ -81,9 +96,11 @@ class Summary:
         return [record for record in self.records if record["outcome"] == "finished"]
 
     def values(self, name: str) -> list[float]:
-        """Test scores of the finished runs; ``epochs`` and times of all."""
-        if name in ("llh", "rmse"):
+        """Of the finished runs for scores; of all for costs; residuals are means over the steps of a run."""
+        if name in SCORES:
             return [record["test"][name] for record in self.finished]
+        if name.startswith("residual"):
+            return [fmean(record["history"][name]) for record in self.finished]
         return [record[name] for record in self.records]
 
     def mean(self, name: str) -> float:
@@ -96,9 +113,8 @@ class Summary:
         return stdev(values) / len(values) ** 0.5 if len(values) > 1 else math.nan
 
     @property
-    def cut(self) -> bool:
-        """Whether a run was cut, so that its epochs and times are lower bounds."""
-        return len(self.finished) < len(self.records)
+    def bound(self) -> bool:
+        return any(is_bound(record) for record in self.records)
 
 
 def summaries(records: list[Record]) -> dict[Cell, Summary]:
@@ -110,6 +126,7 @@ def summaries(records: list[Record]) -> dict[Cell, Summary]:
     return {cell: Summary(tuple(group)) for cell, group in groups.items()}
 
 
+# -- comparing -------------------------------------------------------------------------------------------------------
 def agreement(summary: Summary, published: Published, name: str) -> float | None:
     """|ours − theirs| in units of the allowed difference: at most 1 agrees. None where there is nothing to compare."""
     k = len(summary.finished)
@@ -119,21 +136,90 @@ def agreement(summary: Summary, published: Published, name: str) -> float | None
     return abs(summary.mean(name) - theirs) / (2 * error * (10 / k) ** 0.5)
 
 
+def compared(found: dict[Cell, Summary], published: dict[Cell, Published]) -> dict[tuple[Cell, str], float]:
+    """All agreements that there are, by cell and score."""
+    every = {
+        (cell, name): agreement(summary, published[cell], name)
+        for cell, summary in found.items()
+        if cell in published
+        for name in SCORES
+    }
+    return {key: value for key, value in every.items() if value is not None}
+
+
+def outside(found: dict[Cell, Summary], published: dict[Cell, Published]) -> list[tuple[Cell, str, float]]:
+    """What does not agree with the paper: (cell, score, how many allowed differences)."""
+    every = compared(found, published).items()
+    return [(cell, name, value) for (cell, name), value in every if not value <= 1]  # NaN does not agree
+
+
+def paired(one: Summary, other: Summary, name: str) -> list[tuple[Record, Record]]:
+    """Records of the same split; for seconds, of the same device, too."""
+    others = {record["run"]["split"]: record for record in other.records}
+    pairs = [(r, others[r["run"]["split"]]) for r in one.records if r["run"]["split"] in others]
+    same = [(a, b) for a, b in pairs if a["machine"]["device"] == b["machine"]["device"]]
+    return same if name.endswith("seconds") else pairs
+
+
+def speed_up(
+    found: dict[Cell, Summary], cell: Cell, name: str = "epochs", base: tuple[str, bool] = ("standard", False)
+) -> tuple[float, bool]:
+    """How many times less a cell costs than ``base``, and whether that is a lower bound: NaN where nothing is known.
+
+    Over the splits that both were run on. A base that was cut costs more than is known; of a cell that was cut nothing
+    can be said.
+    """
+    whole, own = found.get((cell[0], cell[1], *base)), found.get(cell)
+    if whole is None or own is None:
+        return math.nan, False
+    pairs = [(a, b) for a, b in paired(whole, own, name) if not is_bound(b)]
+    if not pairs:
+        return math.nan, False
+    return sum(a[name] for a, _ in pairs) / sum(b[name] for _, b in pairs), any(is_bound(a) for a, _ in pairs)
+
+
+def order_agrees(found: dict[Cell, Summary], published: dict[Cell, Published]) -> list[tuple[Cell, Cell, bool]]:
+    """Pairs of cells of one dataset and solver whose solver times differ by over 20% in the paper, and whether our
+    solver epochs are in the same order. A pair about which cut runs leave a doubt is left out."""
+    pairs: list[tuple[Cell, Cell, bool]] = []
+    for cheap in found:
+        for dear in found:
+            if cheap[:2] != dear[:2] or cheap not in published or dear not in published:
+                continue
+            theirs = published[cheap], published[dear]
+            if theirs[0].unfinished or not theirs[1].solver_seconds > 1.2 * theirs[0].solver_seconds:
+                continue
+            known = [(a, b) for a, b in paired(found[cheap], found[dear], "epochs") if not is_bound(a)]
+            if known:
+                low, high = (sum(pair[k]["epochs"] for pair in known) for k in (0, 1))
+                if high > low or not any(is_bound(b) for _, b in known):
+                    pairs.append((cheap, dear, high > low))
+    return pairs
+
+
+def by_run(records: list[Record], **match: Any) -> list[Record]:
+    """Records whose run has these fields."""
+    return [record for record in records if all(record["run"].get(name) == value for name, value in match.items())]
+
+
 # -- Markdown --------------------------------------------------------------------------------------------------------
 def markdown(head: list[str], rows: list[list[str]]) -> str:
     left = [":--" if k < 2 else "--:" for k in range(len(head))]
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, left, *rows])
 
 
-def shown(value: float, digits: int = 3, least: bool = False) -> str:
+def shown(value: float, digits: int = 3, bound: bool = False, error: float = math.nan) -> str:
     if math.isnan(value):
         return "–"
-    return ("> " if least else "") + f"{value:.{digits}f}"
+    return ("> " if bound else "") + f"{value:.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
 
 
-def with_error(summary: Summary, name: str, digits: int = 3) -> str:
-    error = summary.error(name)
-    return shown(summary.mean(name), digits) + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
+def ours(summary: Summary | None, name: str, digits: int = 3) -> str:
+    """A mean with its error, as a bound where it is one."""
+    if summary is None:
+        return "–"
+    cost = name not in SCORES and not name.startswith("residual")
+    return shown(summary.mean(name), digits, cost and summary.bound, summary.error(name))
 
 
 def way(estimator: str, warm: bool) -> str:
@@ -141,8 +227,9 @@ def way(estimator: str, warm: bool) -> str:
 
 
 def main_table(found: dict[Cell, Summary], published: dict[Cell, Published], datasets: list[str]) -> str:
-    """Table 1: test log-likelihoods and total times of the twelve cells, ours / the paper's; the speed-up last."""
-    head = ["solver", "way", *[f"LLH {d}" for d in datasets], *[f"s {d}" for d in datasets], "speed-up in epochs"]
+    """Table 1: test log-likelihoods and total times, ours / the paper's, and the mean speed-ups over the datasets."""
+    head = ["solver", "way", *[f"LLH {d}" for d in datasets], *[f"s {d}" for d in datasets]]
+    head += ["mean speed-up, epochs", "seconds", "paper's"]
     rows = []
     for solver in SOLVERS:
         for estimator, warm in WAYS:
@@ -150,127 +237,122 @@ def main_table(found: dict[Cell, Summary], published: dict[Cell, Published], dat
             cells = [(dataset, solver, estimator, warm) for dataset in datasets]
             for name, digits in (("llh", 2), ("seconds", 1)):
                 for cell in cells:
-                    ours = found.get(cell)
-                    mine = shown(ours.mean(name), digits, ours.cut and name != "llh") if ours else "–"
-                    theirs = shown(getattr(published[cell], name), digits) if cell in published else ""
-                    row.append(f"{mine} / {theirs}" if theirs else mine)
-            rows.append([*row, average_speed_up(found, cells)])
+                    own, their = found.get(cell), published.get(cell)
+                    mine = shown(own.mean(name), digits, own.bound and name != "llh") if own else "–"
+                    late = their is not None and their.unfinished and name != "llh"
+                    row.append(f"{mine} / {shown(getattr(their, name), digits, late)}" if their else mine)
+            is_base = (estimator, warm) == ("standard", False)
+            means = ["–"] * 3 if is_base else [
+                mean_of([speed_up(found, cell) for cell in cells]),
+                mean_of([speed_up(found, cell, "seconds") for cell in cells]),
+                mean_of([their_speed_up(published, cell) for cell in cells]),
+            ]  # fmt: skip
+            rows.append([*row, *means])
     return markdown(head, rows)
 
 
-def speed_up(found: dict[Cell, Summary], cell: Cell, name: str = "epochs") -> tuple[float, bool]:
-    """How many times less a cell costs than the standard, cold one, and whether that is a lower bound.
-
-    Over the splits that both were run on. A base that was cut costs more than is known; a cell that was cut, too, but
-    then nothing can be said.
-    """
-    dataset, solver, *_ = cell
-    base, own = found.get((dataset, solver, "standard", False)), found.get(cell)
-    if base is None or own is None or own.cut:
+def their_speed_up(published: dict[Cell, Published], cell: Cell) -> tuple[float, bool]:
+    """The paper's, in seconds of training, and whether it is a lower bound."""
+    base, own = published.get((*cell[:2], "standard", False)), published.get(cell)
+    if base is None or own is None:
         return math.nan, False
-    mine = {record["run"]["split"]: record[name] for record in own.records}
-    pairs = [(r[name], mine[r["run"]["split"]]) for r in base.records if r["run"]["split"] in mine]
-    return (sum(a for a, _ in pairs) / sum(b for _, b in pairs) if pairs else math.nan), base.cut
+    return base.seconds / own.seconds, base.unfinished
 
 
-def average_speed_up(found: dict[Cell, Summary], cells: list[Cell]) -> str:
-    """The mean over datasets."""
-    factors = [speed_up(found, cell) for cell in cells]
+def mean_of(factors: list[tuple[float, bool]]) -> str:
+    """The mean of the factors that are known, and of how many datasets that is where some are not."""
     known = [(factor, bound) for factor, bound in factors if not math.isnan(factor)]
-    if not known or all(cell[2:] == ("standard", False) for cell in cells):
+    if not known:
         return "–"
-    return shown(fmean(factor for factor, _ in known), 1, any(bound for _, bound in known)) + " ×"
+    some = f" (of {len(known)})" if len(known) < len(factors) else ""
+    return shown(fmean(factor for factor, _ in known), 1, any(bound for _, bound in known)) + f" ×{some}"
 
 
 def dataset_table(
     found: dict[Cell, Summary], published: dict[Cell, Published], dataset: str, truth: Summary | None
 ) -> str:
-    """One dataset's twelve cells: scores with errors, epochs, times, speed-ups, and how far from the paper."""
+    """One dataset's twelve cells: scores, epochs, times and speed-ups with errors, beside the paper's."""
     head = [
         "solver", "way", "splits", "RMSE", "paper", "LLH", "paper", "LLH, exact prediction", "epochs", "seconds",
-        "solver's", "paper's seconds", "speed-up, epochs", "seconds", "paper's", "off (LLH; RMSE)",
+        "solver's", "paper's seconds", "solver's", "speed-up, epochs", "seconds", "paper's", "off (LLH; RMSE)",
     ]  # fmt: skip
     rows = []
     if truth:
-        rows.append(["exact", "–", str(len(truth.records)), with_error(truth, "rmse", 4), "", with_error(truth, "llh"),
-                     "", with_error(truth, "llh"), "–", shown(truth.mean("seconds"), 1), *[""] * 6])  # fmt: skip
+        rows.append(["exact", "–", str(len(truth.records)), ours(truth, "rmse", 4), "", ours(truth, "llh"),
+                     "", ours(truth, "llh"), "–", shown(truth.mean("seconds"), 1), *[""] * 7])  # fmt: skip
     for solver in SOLVERS:
         for estimator, warm in WAYS:
             cell = (dataset, solver, estimator, warm)
-            ours, theirs = found.get(cell), published.get(cell)
-            if ours is None and theirs is None:
+            own, their = found.get(cell), published.get(cell)
+            if own is None and their is None:
                 continue
-            rows.append([LABELS[solver], way(estimator, warm), *_dataset_row(found, published, cell, ours, theirs)])
+            exact = [r["test_exact"]["llh"] for r in own.finished if r["test_exact"]] if own else []
+            late = their is not None and their.unfinished
+            rows.append([
+                LABELS[solver], way(estimator, warm), splits_of(own),
+                ours(own, "rmse", 4), paper(their, "rmse", 4), ours(own, "llh"), paper(their, "llh", 3),
+                shown(fmean(exact)) if exact else "–",
+                ours(own, "epochs", 0), ours(own, "seconds", 1), ours(own, "solver_seconds", 1),
+                shown(their.seconds, 0, late) if their else "", shown(their.solver_seconds, 0, late) if their else "",
+                *[shown(*_flip(speed_up(found, cell, name))) for name in ("epochs", "seconds")],
+                shown(*_flip(their_speed_up(published, cell))), off(own, their),
+            ])  # fmt: skip
     return markdown(head, rows)
 
 
-def _dataset_row(
-    found: dict[Cell, Summary],
-    published: dict[Cell, Published],
-    cell: Cell,
-    ours: Summary | None,
-    theirs: Published | None,
-) -> list[str]:
-    base = published.get((cell[0], cell[1], "standard", False))
-    their_speed_up = base.seconds / theirs.seconds if base and theirs else math.nan
-    their = [
-        shown(theirs.rmse, 4) if theirs else "",
-        shown(theirs.llh) if theirs else "",
-        shown(theirs.seconds, 0) if theirs else "",
-        shown(their_speed_up, 1),
-    ]
-    if ours is None:
-        return ["not run", "–", their[0], "–", their[1], *["–"] * 4, their[2], "–", "–", their[3], ""]
-    exact = [record["test_exact"]["llh"] for record in ours.finished if record["test_exact"]]
-    factors = [speed_up(found, cell, name) for name in ("epochs", "seconds")]
-    off = [agreement(ours, theirs, name) if theirs else None for name in ("llh", "rmse")]
-    steps = "" if not ours.cut else f" ({min(record['steps'] for record in ours.records)} steps)"
-    return [
-        f"{len(ours.records)}{steps}",
-        with_error(ours, "rmse", 4),
-        their[0],
-        with_error(ours, "llh"),
-        their[1],
-        shown(fmean(exact)) if exact else "–",
-        shown(ours.mean("epochs"), 0, ours.cut),
-        shown(ours.mean("seconds"), 1, ours.cut),
-        shown(ours.mean("solver_seconds"), 1, ours.cut),
-        their[2],
-        *[shown(factor, 1, bound) for factor, bound in factors],
-        their[3],
-        "; ".join("–" if value is None else f"{value:.2f}" for value in off),
-    ]
-
-
-def outside(found: dict[Cell, Summary], published: dict[Cell, Published]) -> list[tuple[Cell, str, float]]:
-    """The cells that do not agree with the paper: (cell, score, how many allowed differences)."""
-    missed = []
-    for cell, summary in found.items():
-        for name in ("llh", "rmse"):
-            value = agreement(summary, published[cell], name) if cell in published else None
-            if value is not None and value > 1:
-                missed.append((cell, name, value))
-    return missed
-
-
-def order_agrees(found: dict[Cell, Summary], published: dict[Cell, Published]) -> list[tuple[Cell, Cell, bool]]:
-    """Pairs of cells of one dataset and solver whose solver times differ by over 20% in the paper, and whether our
-    solver epochs are in the same order. A pair whose cheaper cell was cut says nothing and is left out."""
-    pairs: list[tuple[Cell, Cell, bool]] = []
-    for cheap in found:
-        for dear in found:
-            if cheap[:2] != dear[:2] or cheap not in published or dear not in published:
+def large_table(found: dict[Cell, Summary], published: dict[Cell, Published], dataset: str) -> str:
+    """One large set's six cells: scores, time, and residuals averaged over the steps, beside the paper's."""
+    head = [
+        "solver", "way", "splits", "steps", "RMSE", "paper", "LLH", "paper", "residual, mean", "paper",
+        "residual, probes", "paper", "minutes", "paper's", "off (LLH; RMSE)",
+    ]  # fmt: skip
+    rows = []
+    for solver in SOLVERS:
+        for warm in (False, True):
+            cell = (dataset, solver, "pathwise", warm)
+            own, their = found.get(cell), published.get(cell)
+            if own is None and their is None:
                 continue
-            if not published[dear].solver_seconds > 1.2 * published[cheap].solver_seconds or found[cheap].cut:
-                continue
-            both = {r["run"]["split"] for r in found[cheap].records} & {r["run"]["split"] for r in found[dear].records}
-            if both:
-                sums = [sum(r["epochs"] for r in found[c].records if r["run"]["split"] in both) for c in (cheap, dear)]
-                if sums[1] > sums[0] or not found[dear].cut:
-                    pairs.append((cheap, dear, sums[1] > sums[0]))
-    return pairs
+            minutes = shown(own.mean("seconds") / 60, 1, own.bound) if own else "–"
+            rows.append([
+                LABELS[solver], way("pathwise", warm), splits_of(own),
+                str(min(record["steps"] for record in own.records)) if own else "–",
+                ours(own, "rmse", 4), paper(their, "rmse", 4), ours(own, "llh"), paper(their, "llh", 3),
+                ours(own, "residual_mean"), paper(their, "residual_mean", 3),
+                ours(own, "residual_probes"), paper(their, "residual_probes", 3),
+                minutes, shown(their.seconds / 60, 0) if their else "", off(own, their),
+            ])  # fmt: skip
+    return markdown(head, rows)
 
 
-def by_run(records: list[Record], **match: Any) -> list[Record]:
-    """Records whose run has these fields."""
-    return [record for record in records if all(record["run"].get(name) == value for name, value in match.items())]
+def table_of(found: dict[Cell, Summary], published: dict[Cell, Published], dataset: str, truth: Summary | None) -> str:
+    """The table of a dataset, small or large."""
+    if SETTINGS[dataset].large:
+        return large_table(found, published, dataset)
+    return dataset_table(found, published, dataset, truth)
+
+
+def splits_of(summary: Summary | None) -> str:
+    """How many splits, and how far runs came that did not end."""
+    if summary is None:
+        return "not run"
+    short = [record["steps"] for record in summary.records if record["outcome"] != "finished"]
+    return f"{len(summary.records)}" + (f" ({min(short)} steps)" if short else "")
+
+
+def paper(published: Published | None, name: str, digits: int) -> str:
+    if published is None:
+        return ""
+    return shown(getattr(published, name), digits, error=getattr(published, f"{name}_error", math.nan))
+
+
+def off(summary: Summary | None, published: Published | None) -> str:
+    """Distances from the paper in allowed differences."""
+    if summary is None or published is None:
+        return ""
+    values = [agreement(summary, published, name) for name in SCORES]
+    return "; ".join("–" if value is None else f"{value:.2f}" for value in values)
+
+
+def _flip(factor: tuple[float, bool]) -> tuple[float, int, bool]:
+    return factor[0], 1, factor[1]

@@ -13,9 +13,10 @@ from experiments.tables import (
     Published,
     Summary,
     agreement,
-    average_speed_up,
     dataset_table,
+    large_table,
     main_table,
+    mean_of,
     order_agrees,
     outside,
     read_published,
@@ -24,11 +25,14 @@ from experiments.tables import (
 )
 
 
-def record(run: Run, *, llh: float = 1.0, epochs: float = 100.0, cut: bool = False) -> dict[str, Any]:
+def record(
+    run: Run, *, llh: float = 1.0, epochs: float = 100.0, cut: bool = False, converged: bool = True
+) -> dict[str, Any]:
+    more = {"converged": converged, "machine": {"device": "here"}}
     test = {} if cut else {"test": {"llh": llh, "rmse": 0.1}, "test_exact": {"llh": llh, "rmse": 0.1}}
     return {
         "key": run.key, "run": describe(run), "outcome": "cut" if cut else "finished", "epochs": epochs,
-        "seconds": epochs / 10, "solver_seconds": epochs / 20, "steps": 100, **test,
+        "seconds": epochs / 10, "solver_seconds": epochs / 20, "steps": 100, **test, **more,
     }  # fmt: skip
 
 
@@ -62,6 +66,8 @@ def test_agreement_is_in_units_of_two_standard_errors(splits: int, off: float, e
 def test_cells_outside_are_named() -> None:
     found = summaries([cell(llh=0.5), cell(estimator="standard")])
     published = dict.fromkeys(found, THEIRS)
+    assert math.isnan(summaries([cell(llh=math.nan)])["pol", "ap", "pathwise", True].mean("llh"))
+    assert len(outside(summaries([cell(llh=math.nan)]), published)) == 1  # no number does not agree
     assert [(c, name) for c, name, _ in outside(found, published)] == [(("pol", "ap", "pathwise", True), "llh")]
     assert agreement(Summary((cell(cut=True),)), THEIRS, "llh") is None
 
@@ -72,7 +78,9 @@ def test_speed_ups_pair_the_splits() -> None:
     assert speed_up(found, ("pol", "ap", "pathwise", True)) == (pytest.approx(20.0), False)
     cut = summaries([cell(0, "standard", False, epochs=500.0, cut=True), cell(0, epochs=100.0)])
     assert speed_up(cut, ("pol", "ap", "pathwise", True)) == (5.0, True)
-    assert average_speed_up(cut, [("pol", "ap", "pathwise", True)]) == "> 5.0 ×"
+    short = summaries([cell(0, "standard", False, epochs=500.0, converged=False), cell(0, epochs=100.0)])
+    assert speed_up(short, ("pol", "ap", "pathwise", True)) == (5.0, True)  # a solve that gave up was too cheap
+    assert mean_of([(5.0, True), (math.nan, False), (7.0, False)]) == "> 6.0 × (of 2)"
     none = summaries([cell(0, "standard", False), cell(0, cut=True)])
     assert math.isnan(speed_up(none, ("pol", "ap", "pathwise", True))[0])
 
@@ -95,9 +103,14 @@ def test_published_numbers_are_read(tmp_path: Path) -> None:
     path.write_text(
         "dataset,solver,estimator,warm_start,test_rmse,test_rmse_stderr,test_llh,test_llh_stderr,total_time,time_unit,"
         "solver_time\npol,cg,standard,0,0.075,0.001,1.27,0.008,4.0,min,3.5\nx,ap,pathwise,1,,,,,2.0,h,\n"
+        "kegg,ap,standard,0,,,,,>24h,min,>24h\n"
     )
     found = read_published(path)
-    assert found["pol", "cg", "standard", False] == Published(1.27, 0.008, 0.075, 0.001, 240.0, 210.0)
+    first = found["pol", "cg", "standard", False]
+    assert (first.llh, first.llh_error, first.rmse, first.rmse_error) == (1.27, 0.008, 0.075, 0.001)
+    assert (first.seconds, first.solver_seconds, first.unfinished) == (240.0, 210.0, False)
+    late = found["kegg", "ap", "standard", False]
+    assert (late.seconds, late.solver_seconds, late.unfinished) == (86400.0, 86400.0, True)
     other = found["x", "ap", "pathwise", True]
     assert other.seconds == 7200.0 and math.isnan(other.llh)
     assert read_published(None) == read_published(tmp_path / "none.csv") == {}
@@ -107,8 +120,19 @@ def test_tables_show_ours_beside_theirs() -> None:
     found = summaries([cell(0, llh=1.234), cell(0, "standard", False, epochs=900.0, cut=True)])
     published = {("pol", "ap", "pathwise", True): THEIRS}
     table = main_table(found, published, ["pol"])
-    assert "| AP | pathwise, warm | 1.23 / 1.00 | 10.0 / 60.0 | > 9.0 × |" in table
-    assert "| AP | standard, cold | – | > 90.0 | – |" in table
+    assert "| AP | pathwise, warm | 1.23 / 1.00 | 10.0 / 60.0 | > 9.0 × | > 9.0 × | – |" in table
+    assert "| AP | standard, cold | – | > 90.0 | – | – | – |" in table
     whole = dataset_table(found, published, "pol", None)
     assert "1 (100 steps)" in whole and "> 900" in whole and "1.234" in whole
     assert len({line.count("|") for line in whole.splitlines()}) == 1
+    house = record(Run("houseelectric", solver="ap", budget=10.0), converged=False)
+    house["history"] = {"residual_mean": [0.2, 0.4], "residual_probes": [0.5, 0.7]}
+    large = large_table(summaries([house]), {("houseelectric", "ap", "pathwise", True): THEIRS}, "houseelectric")
+    assert "0.300" in large and "0.600" in large and "> " not in large  # a budget was kept: no bound
+    assert len({line.count("|") for line in large.splitlines()}) == 1
+
+
+def test_seconds_of_two_machines_are_not_compared() -> None:
+    found = summaries([cell(0, "standard", False), {**cell(0), "machine": {"device": "there"}}])
+    assert speed_up(found, ("pol", "ap", "pathwise", True)) == (1.0, False)
+    assert math.isnan(speed_up(found, ("pol", "ap", "pathwise", True), "seconds")[0])

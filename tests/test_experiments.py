@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from experiments.cells import BUDGETS, FEATURES, PROBES, SETTINGS, STUDIES, Item, Run, Start, cells, exact
 from experiments.run import main, splits
 from experiments.store import Store
+from warmgp.training_state import TrainingState
 
 ROOT = Path(__file__).resolve().parents[1]
 ONE = ["table1", "--small", "--solvers", "cg", "--estimators", "pathwise", "--warm", "--device", "cpu"]
@@ -27,7 +29,7 @@ def items(name: str, *, small: bool = False, n_splits: int = 1) -> list[Item]:
 def test_the_lists_are_the_papers() -> None:
     assert len(items("table1", n_splits=10)) == 5 * 10 * (12 + 1)
     assert len(items("budgets")) == 5 * 12 * len(BUDGETS)
-    assert len(items("large")) == 2 * (1 + 6)
+    assert len(items("large")) == 5 * (1 + 6)
     assert len(items("probes")) == len(PROBES)
     assert len(items("features")) == 4 * (2 + len(FEATURES))
     assert len(items("distances")) == 2 * 3
@@ -104,8 +106,54 @@ def test_a_capped_run_is_a_lower_bound_and_can_be_gone_on_with(tmp_path: Path) -
     assert json.loads(path.read_text()) == cut
     assert main([*command, "--cap", "1000"]) == 0
     whole = json.loads(path.read_text())
-    assert whole["outcome"] == "finished" and whole["history"]["noise_scale"][0] == cut["history"]["noise_scale"][0]
-    assert not list((tmp_path / "unfinished").iterdir())
+    assert whole["outcome"] == "finished" and not list((tmp_path / "unfinished").iterdir())
+    assert main([*ONE, "--store", str(tmp_path / "other")]) == 0
+    other = json.loads((tmp_path / "other" / path.name).read_text())
+    assert whole["history"]["length_scales"] == other["history"]["length_scales"] and whole["theta"] == other["theta"]
+
+
+def test_other_settings_are_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [*ONE, "--store", str(tmp_path)]
+    assert main([*command, "--cap", "0"]) == 0  # leaves checkpoints behind, too
+    for name in ("toy-quiet", "toy-noisy"):
+        monkeypatch.setitem(SETTINGS, name, replace(SETTINGS[name], n_steps=2, rank=10))
+    assert main([*command, "--cap", "0"]) == 0
+    assert main(command) == 0
+    record = json.loads((tmp_path / "toy-noisy-0_cg_pathwise_warm.json").read_text())
+    assert (record["steps"], record["run"]["settings"]["rank"]) == (2, 10)
+    assert record["seed"] == 0 and record["plan"]["solver"]["options"]["preconditioner_rank"] == 10
+
+
+def test_one_failure_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from experiments import run as runner
+
+    def execute(item: Item, place: object) -> dict[str, object]:
+        if item.dataset == "toy-quiet":
+            raise MemoryError("too large")
+        return {"run": {"kind": "start"}, "outcome": "finished"}
+
+    monkeypatch.setattr(runner, "execute", execute)
+    assert main([*ONE, "--store", str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert shown.count("failed: MemoryError: too large") == 2 and shown.count("done") == 2 and "2 of 4 left" in shown
+
+
+def test_a_step_that_fails_is_not_a_whole_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from warmgp import training
+
+    step = training.take_step
+
+    def fails(problem: object, options: object, state: TrainingState, *rest: object, **more: object) -> TrainingState:
+        if state.step == 3:
+            raise FloatingPointError("the gradient at step 3 is not finite")
+        return step(problem, options, state, *rest, **more)
+
+    monkeypatch.setattr(training, "take_step", fails)
+    assert main([*ONE, "--store", str(tmp_path)]) in (0, 1)  # exact training has no samples to fall back on: it raises
+    record = json.loads((tmp_path / "toy-noisy-0_cg_pathwise_warm.json").read_text())
+    assert (record["outcome"], record["steps"]) == ("failed", 3) and "not finite" in record["why"]
 
 
 def test_a_kill_loses_no_record_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -130,19 +178,39 @@ def test_a_kill_loses_no_record_and_the_run_goes_on(tmp_path: Path) -> None:
         assert one["theta"] == other["theta"], name
 
 
+def test_ctrl_c_records_nothing_and_the_run_goes_on(tmp_path: Path) -> None:
+    arguments = ["budgets", "--small", "--solvers", "ap", "--no-warm", "--budgets", "50", "--device", "cpu"]
+    command = [sys.executable, "-m", "experiments.run", *arguments, "--store", str(tmp_path)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    while not list((tmp_path / "unfinished").glob("*.safetensors")):
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    process.wait()
+    assert process.returncode == 130
+    assert all(json.loads(path.read_text())["steps"] == 25 for path in tmp_path.glob("*.json"))
+    assert list((tmp_path / "unfinished").glob("*.safetensors"))
+
+
+def test_what_is_not_at_hand_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["large", "--datasets", "song", "--store", str(tmp_path)]) == 3
+    assert "skipped: song is not at hand" in capsys.readouterr().out
+
+
 def test_a_large_set_asks_for_its_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from experiments.execute import Place
     from experiments.run import work
 
     place = Place("cpu", None, Store(tmp_path))
-    assert work([Run("toy-large", solver="ap", budget=10.0)], place) == 0
+    assert work([Run("toy-large", solver="ap", budget=10.0)], place) == 3
     assert "run toy-large-0_start first" in capsys.readouterr().out
 
 
 def test_the_runner_refuses_nonsense(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for arguments, message in (
         (["table9"], "invalid choice"),
-        (["table1", "--datasets", "nosuch"], "nothing matches"),
+        (["table1", "--datasets", "pol", "nosuch"], "unknown datasets nosuch"),
+        (["table1", "--datasets", "houseelectric"], "nothing matches"),
         (["table1", "--splits", "12"], "splits go from 0 to 9"),
     ):
         with pytest.raises(SystemExit) as stopped:

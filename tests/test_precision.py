@@ -96,6 +96,9 @@ def test_training_goes_over_to_float64_and_on_to_its_answer(gradient: Pathwise |
     truth = train(double().operator, y, options, generator=torch.Generator().manual_seed(0))
     notes = [note for record in result.history for note in record.notes]
     assert sum("float64 from here on" in note for note in notes) == 1
+    [again] = [record for record in result.history if record.notes]
+    assert again.epochs > again.iteration_epochs + 2  # start and check of this solve, and all of the lost one
+    assert result.state.elapsed == pytest.approx(sum(record.step_seconds for record in result.history))
     assert result.posterior.x.dtype == torch.float64 and result.final.converged
     torch.testing.assert_close(result.theta.vector, truth.theta.vector, rtol=1e-3, atol=0)
     H = double().operator.at(result.theta).H

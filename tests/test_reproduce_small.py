@@ -98,7 +98,7 @@ def test_the_page_has_every_table_and_figure(store: Store, tmp_path: Path) -> No
     out = tmp_path / "results.md"
     write_page(["--store", str(store.folder), "--out", str(out)])
     text = out.read_text()
-    assert text.count("![") == len(list((tmp_path / "results").glob("*.png"))) == 13
+    assert text.count("![") == len(list((tmp_path / "results").glob("*.png"))) == 16
     for heading in ("What was run", "What was found", "Table 1", "toy-quiet", "toy-large", "Figures"):
         assert f"## {heading}" in text
     assert "not run" not in text.split("## Table 1")[0].split("## What was found")[1]

@@ -54,27 +54,57 @@ def trajectories(records: list[Record], solver: str) -> Figure | None:
 def differences(records: list[Record]) -> Figure | None:
     """Histograms of the differences of all hyperparameters at all steps from exact training, by way."""
     exact = truths(records)
+    apart: dict[tuple[str, bool], list[np.ndarray]] = {way: [] for way in WAYS}
+    for record in records:
+        truth = exact.get((record["run"]["dataset"], record["run"]["split"]))
+        if truth is not None and plain(record) and record["run"]["solver"] != "exact":
+            own = parameters(record)
+            steps = min(len(own), len(truth))
+            apart[record["run"]["estimator"], record["run"]["warm"]].append((own[:steps] - truth[:steps]).ravel())
+    if not any(apart.values()):
+        return None
     figure, axes = panels(1, len(WAYS), height=2.3, sharey=True, sharex=True)
     edges = np.linspace(-0.3, 0.3, 61)
-    drawn = False
-    for axis, ((estimator, warm), (label, colour, _)) in zip(axes[0], WAYS.items(), strict=True):
-        apart = []
-        for record in by_run(records, estimator=estimator, warm=warm):
-            truth = exact.get((record["run"]["dataset"], record["run"]["split"]))
-            if truth is not None and plain(record):
-                own = parameters(record)
-                steps = min(len(own), len(truth))
-                apart.append((own[:steps] - truth[:steps]).ravel())
-        if apart:
-            all_of_them = np.concatenate(apart)
-            weights = np.full(len(all_of_them), 1 / len(all_of_them))
-            axis.hist(np.clip(all_of_them, *edges[[0, -1]]), edges, weights=weights, color=colour)
-            within = np.mean(np.abs(all_of_them) < 0.05)
+    for axis, (way, (label, colour, _)) in zip(axes[0], WAYS.items(), strict=True):
+        if apart[way]:
+            values = np.concatenate(apart[way])
+            weights = np.full(len(values), 1 / len(values))
+            axis.hist(np.clip(values, *edges[[0, -1]]), edges, weights=weights, color=colour)
+            within = np.mean(np.abs(values) < 0.05)
             axis.text(0.03, 0.97, f"{within:.0%} within 0.05", transform=axis.transAxes, fontsize=7, va="top")
-            drawn = True
         axis.set_yscale("log")
         name(axis, title=label, x="difference from exact", y="share of values" if axis is axes[0, 0] else "")
-    return figure if drawn else None
+    return figure
+
+
+def deviating_lengths(records: list[Record]) -> Figure | None:
+    """Over steps, the two length scales on which the pathwise estimator with random features ends farthest from exact
+    training, with more features, and with exact prior samples."""
+    exact = truths(records)
+    cells = [
+        record
+        for record in by_run(records, solver="cg", estimator="pathwise", warm=True, n_probes=64, budget=None, split=0)
+        if record["outcome"] == "finished" and (record["run"]["dataset"], 0) in exact
+    ]
+    datasets = datasets_of(by_run(cells, prior="exact"))
+    if not datasets:
+        return None
+    figure, axes = panels(len(datasets), 2, width=3.2, height=2.0)
+    for line, dataset in enumerate(datasets):
+        truth = exact[dataset, 0]
+        usual = by_run(cells, dataset=dataset, n_features=2000, prior="features")
+        shown = {"2,000 random features": usual}
+        shown["16,000 random features"] = by_run(cells, dataset=dataset, n_features=16000, prior="features")
+        shown["exact prior samples"] = by_run(cells, dataset=dataset, prior="exact")
+        far = np.abs(parameters((usual or shown["exact prior samples"])[0]) - truth)[-1, 2:]
+        for axis, k in zip(axes[line], np.argsort(far)[::-1], strict=False):
+            for label, runs in shown.items():
+                for record in runs:
+                    axis.plot(parameters(record)[:, 2 + k], label=label, linewidth=1.2)
+            axis.plot(truth[:, 2 + k], **EXACT)
+            name(axis, title=f"{dataset}, length scale {k + 1}", x="step" if line == len(datasets) - 1 else "")
+    legend(figure, axes, 4)
+    return figure
 
 
 def feature_counts(records: list[Record]) -> Figure | None:

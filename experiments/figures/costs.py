@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 
 from experiments.figures.style import EXACT, WAYS, datasets_of, legend, name, panels, solvers_of, title
 from experiments.store import Record
-from experiments.tables import LABELS, by_run, plain, summaries
+from experiments.tables import LABELS, by_run, paired, plain, summaries
 
 
 def runtimes(records: list[Record]) -> Figure | None:
@@ -25,14 +25,16 @@ def runtimes(records: list[Record]) -> Figure | None:
             base = found.get((dataset, solver, "standard", False))
             for k, ((estimator, warm), (label, colour, _)) in enumerate(WAYS.items()):
                 own = found.get((dataset, solver, estimator, warm))
-                if own is None or base is None:
+                pairs = paired(base, own, "seconds") if base and own else []
+                if base is None or own is None or not pairs:
                     continue
-                whole = own.mean("seconds") / base.mean("seconds")
-                share = own.mean("solver_seconds") / base.mean("seconds")
+                all_of_it = sum(a["seconds"] for a, _ in pairs)
+                whole = sum(b["seconds"] for _, b in pairs) / all_of_it
+                share = sum(b["solver_seconds"] for _, b in pairs) / all_of_it
                 x = place + (k - 1.5) * 0.2
                 axis.bar(x, whole, 0.18, color=colour, label=label)
                 axis.bar(x, share, 0.18, color="none", edgecolor="white", hatch="////", linewidth=0)
-                if own.cut or base.cut:
+                if own.bound or base.bound:
                     axis.annotate("cut", (x, whole), ha="center", va="bottom", fontsize=6, rotation=90)
         axis.set_xticks(range(len(datasets)), datasets, fontsize=7)
         name(axis, title=LABELS[solver], y="time relative to standard" if axis is axes[0, 0] else "")
@@ -64,8 +66,8 @@ def iterations(records: list[Record]) -> Figure | None:
             llh = [
                 (datasets.index(dataset), np.mean([r["test"]["llh"] for r in runs]))
                 for dataset in datasets
-                if (runs := [r for r in by_run(cells, dataset=dataset, solver=solver, estimator=estimator, warm=warm)
-                             if r["outcome"] == "finished"])
+                if (runs := [r for r in by_run(cells, dataset=dataset, solver=solver, estimator=estimator, warm=warm,
+                                               split=0) if r["outcome"] == "finished"])
             ]  # fmt: skip
             shift = (list(WAYS).index((estimator, warm)) - 1.5) * 0.12
             if llh:

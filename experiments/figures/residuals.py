@@ -16,7 +16,7 @@ SYSTEMS = {"residual_probes": ("probes", "llh", "test log-likelihood"), "residua
 def under_budgets(records: list[Record], dataset: str, residual: str = "residual_probes") -> Figure | None:
     """Relative residuals at every step for budgets of 10 to 50 epochs, and the final score by budget."""
     cells = [r for r in by_run(records, dataset=dataset, split=0) if r["run"]["budget"] in BUDGETS]
-    cells = [r for r in cells if r["outcome"] == "finished" and not r["run"]["settings"]["large"]]
+    cells = [r for r in cells if not r["run"]["settings"]["large"]]
     if not cells:
         return None
     systems, score, score_name = SYSTEMS[residual]
@@ -32,7 +32,8 @@ def under_budgets(records: list[Record], dataset: str, residual: str = "residual
                     history = record["history"]
                     axis.semilogy(history["step"], history[residual], color=shade, linewidth=1,
                                   label=f"{budget:g} epochs a step")  # fmt: skip
-                    marks.append((budget, record["test"][score]))
+                    if record["outcome"] == "finished":
+                        marks.append((budget, record["test"][score]))
             axis.axhline(0.01, color="black", linestyle=":", linewidth=1)
             name(axis, title=label if line == 0 else "", x="step" if line == len(solvers) - 1 else "",
                  y=f"{LABELS[solver]}: residual of the {systems}" if column == 0 else "")  # fmt: skip
@@ -49,9 +50,9 @@ def under_budgets(records: list[Record], dataset: str, residual: str = "residual
     return figure
 
 
-def large_sets(records: list[Record]) -> Figure | None:
-    """Residuals, RMSE and log-likelihood over the steps of large sets, ten epochs a step."""
-    cells = [r for r in records if r["run"]["settings"]["large"] and r["run"]["estimator"] == "pathwise"]
+def large_sets(records: list[Record], solver: str) -> Figure | None:
+    """Residuals, RMSE and log-likelihood over the steps of large sets, ten epochs a step, cold and warm."""
+    cells = [r for r in by_run(records, solver=solver, estimator="pathwise", split=0) if r["run"]["settings"]["large"]]
     if not cells:
         return None
     datasets = datasets_of(cells)
@@ -59,20 +60,17 @@ def large_sets(records: list[Record]) -> Figure | None:
         "residual_mean": "residual of the mean", "residual_probes": "residual of the probes",
         "test_rmse": "test RMSE", "test_llh": "test log-likelihood",
     }  # fmt: skip
-    colours = {"cg": "#D55E00", "ap": "#0072B2", "sgd": "#009E73"}
     figure, axes = panels(len(datasets), len(shown), width=2.8)
     for line, dataset in enumerate(datasets):
         for axis, (column, label) in zip(axes[line], shown.items(), strict=True):
-            for record in by_run(cells, dataset=dataset, split=0):
-                run, history = record["run"], record["history"]
-                axis.plot(
-                    history["step"], history[column], "--" if run["warm"] else "-", color=colours[run["solver"]],
-                    label=f"{LABELS[run['solver']]}, {'warm' if run['warm'] else 'cold'}", linewidth=1.2,
-                )  # fmt: skip
+            for record in by_run(cells, dataset=dataset):
+                history, way = record["history"], ("pathwise", record["run"]["warm"])
+                text, colour, style = WAYS[way]
+                axis.plot(history["step"], history[column], style, color=colour, label=text, linewidth=1.2)
             if column.startswith("residual"):
                 axis.set_yscale("log")
                 axis.axhline(0.01, color="black", linestyle=":", linewidth=1)
-            name(axis, title=title(dataset) if axis is axes[line, 0] else "", y=label,
+            name(axis, title=title(dataset, solver) if axis is axes[line, 0] else "", y=label,
                  x="step" if line == len(datasets) - 1 else "")  # fmt: skip
-    legend(figure, axes, 6)
+    legend(figure, axes)
     return figure

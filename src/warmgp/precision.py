@@ -51,12 +51,13 @@ def doubts(operator: KernelOperator, targets: Tensor, result: SolveResult, tol: 
 
 
 class PrecisionLostError(ArithmeticError):
-    """A solve in float32 whose residual float64 does not confirm. Carries how far it got."""
+    """A solve in float32 whose residual float64 does not confirm. Carries how far it got, and what that cost."""
 
-    def __init__(self, reason: str, solution: Tensor | None, draw: Any) -> None:
+    def __init__(self, reason: str, solution: Tensor | None, draw: Any, epochs: float = 0.0) -> None:
         super().__init__(reason)
         self.solution = solution
         self.draw = draw
+        self.epochs = epochs
 
     def into(self, state: TrainingState) -> TrainingState:
         """The state with these solutions and their probes, in float64."""

@@ -173,6 +173,7 @@ def _next(
     promote: Callable[[], Problem] | None,
 ) -> tuple[Problem, TrainingState]:
     """One step, done again in float64 where float32 was not enough."""
+    began = time.perf_counter()
     problem = problem.at(state.theta)
     try:
         return problem, take_step(problem, options, state, generator, watched=promote is not None)
@@ -185,8 +186,21 @@ def _next(
     assert promote is not None
     logger.info("step %d goes on in float64: %s", state.step, lost)
     problem = promote().at(state.theta)
-    note = f"float64 from here on: {lost}"
-    return problem, take_step(problem, options, lost.into(state), generator, note=note)
+    seconds, note = time.perf_counter() - began, f"float64 from here on: {lost}"
+    again = take_step(problem, options, lost.into(state), generator, note=note)
+    return problem, _charged(again, lost.epochs, seconds)
+
+
+def _charged(state: TrainingState, epochs: float, seconds: float) -> TrainingState:
+    """The state with the cost of a lost attempt in its last record."""
+    last = state.history[-1]
+    last = replace(
+        last,
+        epochs=last.epochs + epochs,
+        solver_seconds=last.solver_seconds + seconds,
+        step_seconds=last.step_seconds + seconds,
+    )
+    return replace(state, history=(*state.history[:-1], last), elapsed=state.elapsed + seconds)
 
 
 def _forget(lost: PrecisionLostError) -> PrecisionLostError:
@@ -354,7 +368,7 @@ def _watch(operator: KernelOperator, targets: Tensor, result: SolveResult, draw:
     if operator.dtype == torch.float32:
         reason = doubts(operator, targets, result, tol)
         if reason:
-            raise PrecisionLostError(reason, result.solution, draw)
+            raise PrecisionLostError(reason, result.solution, draw, result.epochs)
 
 
 def _has_samples(state: TrainingState) -> bool:
