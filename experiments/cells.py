@@ -47,8 +47,8 @@ SETTINGS: dict[str, Settings] = {
     "terrain": Settings("auto", n_steps=30, learning_rate=0.03, large=True),
     "houseelectric": Settings(50.0, n_steps=15, learning_rate=0.03, large=True),
     # made-up data of a few hundred points, on which everything can be run in minutes
-    "toy-quiet": Settings("auto", block_size=50, batch_size=50, rank=20, n_steps=25),
-    "toy-noisy": Settings("auto", block_size=50, batch_size=50, rank=20, n_steps=25),
+    "toy-quiet": Settings("auto", block_size=50, batch_size=50, rank=20, n_steps=20),
+    "toy-noisy": Settings("auto", block_size=50, batch_size=50, rank=20, n_steps=20),
     "toy-large": Settings(
         "auto", block_size=50, batch_size=50, rank=20, n_steps=8, learning_rate=0.03, large=True, n_neighbours=100
     ),

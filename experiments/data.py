@@ -11,7 +11,7 @@ from warmgp.datasets import UCI_NAMES, Split, uci
 from warmgp.scaling import Standardizer
 from warmgp.synthetic import gp_sample
 
-TOYS = {"toy-quiet": (400, 0.05), "toy-noisy": (400, 0.5), "toy-large": (1200, 0.1)}  # points and noise
+TOYS = {"toy-quiet": (300, 0.05), "toy-noisy": (300, 0.5), "toy-large": (1200, 0.1)}  # points and noise
 
 
 def split_of(name: str, split: int, folder: str | None = None) -> Split:

@@ -89,7 +89,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, capsys: pytest.CaptureFi
     assert main([*command, "--list"]) == 0
     assert capsys.readouterr().out.count("LLH") == 4
     record = json.loads((tmp_path / "toy-quiet-0_cg_pathwise_warm.json").read_text())
-    assert record["steps"] == len(record["history"]["noise_scale"]) == 25 and record["converged"]
+    assert record["steps"] == len(record["history"]["noise_scale"]) == 20 and record["converged"]
     assert record["epochs"] == pytest.approx(sum(record["history"]["epochs"]), rel=1e-5)
     assert record["machine"]["torch"] and record["run"]["settings"]["rank"] == 20
     truth = json.loads((tmp_path / "toy-quiet-0_exact.json").read_text())
@@ -188,7 +188,7 @@ def test_ctrl_c_records_nothing_and_the_run_goes_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     process.wait()
     assert process.returncode == 130
-    assert all(json.loads(path.read_text())["steps"] == 25 for path in tmp_path.glob("*.json"))
+    assert all(json.loads(path.read_text())["steps"] == 20 for path in tmp_path.glob("*.json"))
     assert list((tmp_path / "unfinished").glob("*.safetensors"))
 
 
