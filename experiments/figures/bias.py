@@ -103,7 +103,7 @@ def deviating_lengths(records: list[Record]) -> Figure | None:
                     axis.plot(parameters(record)[:, 2 + k], label=label, linewidth=1.2)
             axis.plot(truth[:, 2 + k], **EXACT)
             name(axis, title=f"{dataset}, length scale {k + 1}", x="step" if line == len(datasets) - 1 else "")
-    legend(figure, axes, 4)
+    legend(figure, axes, 2)
     return figure
 
 
