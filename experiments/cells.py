@@ -72,8 +72,9 @@ class Run:
     budget : float or None
         Epochs a solve may take; None until the tolerance.
     n_probes, n_features : int
-    prior : "features" or "exact"
-        Where the prior functions of the pathwise estimator come from.
+    prior : "plain", "features" or "exact"
+        Where the prior functions of the pathwise estimator come from: random features as in the paper, with more
+        frequencies in the tail of the spectrum, or exact samples.
     """
 
     dataset: str
@@ -84,7 +85,7 @@ class Run:
     budget: float | None = None
     n_probes: int = 64
     n_features: int = 2000
-    prior: str = "features"
+    prior: str = "plain"
 
     kind = "training"
 
@@ -97,7 +98,7 @@ class Run:
             f"{self.budget:g}epochs" if self.budget else "",
             f"{self.n_probes}probes" if self.n_probes != 64 else "",
             f"{self.n_features}features" if self.n_features != 2000 else "",
-            "exactprior" if self.prior != "features" else "",
+            {"plain": "", "features": "spread", "exact": "exactprior"}[self.prior],
         ]
         return "_".join([f"{self.dataset}-{self.split}", *cell, *filter(None, more)])
 
@@ -209,12 +210,13 @@ def probes(datasets: Iterable[str], splits: Iterable[int]) -> Iterator[Item]:
 
 
 def features(datasets: Iterable[str], splits: Iterable[int]) -> Iterator[Item]:
-    """The number of random features, up to exact prior samples, against exact training."""
+    """The number of random features, drawn plainly and with more in the tail, up to exact prior samples."""
     for dataset in datasets:
         for split in splits:
             yield exact(dataset, split)
             for n_features in FEATURES:
                 yield Run(dataset, split, n_features=n_features)
+                yield Run(dataset, split, n_features=n_features, prior="features")
             yield Run(dataset, split, prior="exact")
 
 

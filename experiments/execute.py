@@ -157,7 +157,7 @@ def fit(run: Run, data: Split, place: Place, clock: Clock) -> Trained:
     own, checkpoint = run.settings, place.store.checkpoint(run)
     model = GPRegressor(
         solver=run.make_solver(),
-        gradient=run.estimator,
+        gradient=Pathwise(run.n_probes, run.n_features, run.prior) if run.estimator == "pathwise" else run.estimator,
         solver_warm_start=run.warm,
         n_probes=run.n_probes,
         n_features=run.n_features,

@@ -181,7 +181,7 @@ def need_of_residuals(records: list[Record]) -> str:
     for record in by_run(records, budget=10.0, warm=True, estimator="pathwise", split=0):
         run = record["run"]
         same = by_run(records, budget=None, warm=True, estimator="pathwise", split=0, dataset=run["dataset"],
-                      solver=run["solver"], n_probes=64, n_features=2000, prior="features")  # fmt: skip
+                      solver=run["solver"], n_probes=64, n_features=2000, prior="plain")  # fmt: skip
         if same and record["outcome"] == same[0]["outcome"] == "finished":
             said.append(
                 f"{run['dataset']} {LABELS[run['solver']]}: residual {record['history']['residual_probes'][-1]:.3f}, "

@@ -77,7 +77,7 @@ def plain(record: Record) -> bool:
     """Whether a record is a cell of table 1 or of the large tables: nothing beside them was changed."""
     run = record["run"]
     budget = 10.0 if run["settings"]["large"] else None
-    return (run["n_probes"], run["n_features"], run["prior"], run["budget"]) == (64, 2000, "features", budget)
+    return (run["n_probes"], run["n_features"], run["prior"], run["budget"]) == (64, 2000, "plain", budget)
 
 
 def is_bound(record: Record) -> bool:

@@ -10,7 +10,7 @@ import torch
 from sklearn.gaussian_process.kernels import Matern
 from torch import Tensor
 
-from warmgp.features import ExactPrior, FeaturePrior
+from warmgp.features import ExactPrior, FeaturePrior, spread_frequencies
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, get_kernel
 from warmgp.operators import OPERATORS, DenseOperator
@@ -56,7 +56,7 @@ def test_the_covariance_given_the_frequencies_is_the_sum_of_cosines() -> None:
     mean is within 5 standard errors of it, √((C_ii C_jj + C_ij²)/40,000). So few features would betray sin and cos
     that share their weights, and a wrong number under the root."""
     functions = 40_000
-    prior, x = draw(n_features=6, n_functions=functions), points(6)
+    prior, x = draw(n_features=6, n_functions=functions, plain=True), points(6)
     f = prior.evaluate(x, THETA)
     delta = (x[:, None] - x) / THETA.length_scales
     C = SIGNAL**2 * torch.cos(delta @ prior.frequencies.T).mean(-1)
@@ -207,3 +207,56 @@ def test_exact_prior_of_a_float32_operator(name: str, d: int, repeat: int) -> No
     found = prior.evaluate(DenseOperator(x.float(), get_kernel(name), Hyperparameters.ones(d)))
     assert found.dtype == torch.float32
     assert (found - truth).norm() <= 1e-2 * truth.norm()
+
+
+@pytest.mark.parametrize("d", [1, 3, 26])
+@pytest.mark.parametrize("name", list(KERNELS))
+def test_spread_frequencies_keep_the_kernel(name: str, d: int) -> None:
+    """E[p/q · cos(ω·δ)] = k(|δ|) within 4 standard errors, and p/q ≤ 2 because half of q is p."""
+    kernel = KERNELS[name]
+    frequencies, amplitudes = spread_frequencies(kernel, 40_000, d, rng(3), kernel.tail_scales)
+    assert float(amplitudes.max()) <= 2**0.5 * (1 + 1e-9)
+    for r in (0.0, 0.1, 1.0):
+        delta = torch.full((d,), r / d**0.5, dtype=torch.float64)
+        terms = amplitudes.square() * torch.cos(frequencies @ delta)
+        expected = float(kernel.profile(torch.tensor(r, dtype=torch.float64)))
+        assert abs(float(terms.mean()) - expected) <= 4 * float(terms.std()) / 200 + 1e-12
+
+
+@pytest.mark.parametrize("m", [1, 2, 3, 11, 100])
+def test_any_number_of_frequencies_can_be_spread(m: int) -> None:
+    kernel = KERNELS["matern32"]
+    frequencies, amplitudes = spread_frequencies(kernel, m, 2, rng(0), kernel.tail_scales)
+    assert frequencies.shape == (m, 2) and amplitudes.shape == (m,) and bool((amplitudes > 0).all())
+    if m == 1:
+        assert float(amplitudes) == 1.0  # all of q is p
+
+
+def test_plain_frequencies_are_those_of_the_spectrum() -> None:
+    kernel = KERNELS["matern32"]
+    prior = FeaturePrior.draw(kernel, 2, 10, 3, generator=rng(5), plain=True)
+    again = rng(5)
+    assert torch.equal(prior.frequencies, kernel.sample_frequencies(5, 2, again))
+    assert torch.equal(prior.sin_weights, torch.randn(2, 5, 3, dtype=torch.float64, generator=again)[0])
+
+
+def variance_off(plain: bool, noise: float = 1e-3) -> torch.Tensor:
+    """log(variance from samples / exact variance) between 300 points on a line of 30 length scales."""
+    kernel, theta = KERNELS["matern32"], Hyperparameters(noise, 1.0, [1.0])
+    x = torch.linspace(0, 30, 300, dtype=torch.float64)[:, None]
+    x_new = x[:-1] + 0.05
+    H = kernel.profile((x - x.T).abs()) + noise**2 * torch.eye(300, dtype=torch.float64)
+    k_new = kernel.profile((x_new - x.T).abs())
+    exact = 1.0 - (k_new * torch.linalg.solve(H, k_new.T).T).sum(1)
+    prior = FeaturePrior.draw(kernel, 1, 2000, 256, generator=rng(0), plain=plain)
+    w = torch.randn(300, 256, dtype=torch.float64, generator=rng(1))
+    z = torch.linalg.solve(H, prior.evaluate(x, theta) + noise * w)
+    sampled = (prior.evaluate(x_new, theta) - k_new @ z).square().mean(1)
+    return (sampled / exact).log()
+
+
+def test_spread_frequencies_make_low_variances_right() -> None:
+    """256 samples have a standard deviation of √(2/256) = 0.09 in the log; as many plain features are lost."""
+    spread, plain = variance_off(plain=False), variance_off(plain=True)
+    assert abs(float(spread.mean())) < 0.1 and float(spread.std()) < 0.13
+    assert abs(float(plain.mean())) > 0.3 or float(plain.std()) > 0.3

@@ -72,7 +72,8 @@ def test_more_features_less_deviation(store: Store) -> None:
         own = get(store, item)["history"]["noise_scale"]
         return max(abs(a / b - 1) for a, b in zip(own, truth, strict=True))
 
-    assert off(Run("toy-noisy", n_features=16000)) < 0.1 and off(Run("toy-noisy", prior="exact")) < 0.1
+    for more in ({"n_features": 16000}, {"prior": "features"}, {"prior": "exact"}):
+        assert off(Run("toy-noisy", **more)) < 0.1, more
 
 
 def test_progress_accumulates_under_a_budget(store: Store) -> None:

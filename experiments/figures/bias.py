@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.figures.style import EXACT, WAYS, datasets_of, legend, name, panels, title
+from experiments.figures.style import CYCLE, EXACT, WAYS, datasets_of, legend, name, panels, title
 from experiments.store import Record
 from experiments.tables import by_run, plain
 
@@ -92,9 +92,10 @@ def deviating_lengths(records: list[Record]) -> Figure | None:
     figure, axes = panels(len(datasets), 2, width=3.2, height=2.0)
     for line, dataset in enumerate(datasets):
         truth = exact[dataset, 0]
-        usual = by_run(cells, dataset=dataset, n_features=2000, prior="features")
+        usual = by_run(cells, dataset=dataset, n_features=2000, prior="plain")
         shown = {"2,000 random features": usual}
-        shown["16,000 random features"] = by_run(cells, dataset=dataset, n_features=16000, prior="features")
+        shown["2,000, more in the tail"] = by_run(cells, dataset=dataset, n_features=2000, prior="features")
+        shown["16,000 random features"] = by_run(cells, dataset=dataset, n_features=16000, prior="plain")
         shown["exact prior samples"] = by_run(cells, dataset=dataset, prior="exact")
         far = np.abs(parameters((usual or shown["exact prior samples"])[0]) - truth)[-1, 2:]
         for axis, k in zip(axes[line], np.argsort(far)[::-1], strict=False):
@@ -120,27 +121,32 @@ def feature_counts(records: list[Record]) -> Figure | None:
     if not varied:
         return None
     figure, axes = panels(1, 3, width=3.0, height=2.5)
-    markers = iter("os^Dv")
+    markers, colours = iter("os^Dv"), iter(CYCLE)
+    for axis in axes[0]:
+        axis.set_xscale("log")
+    for axis in axes[0, :2]:
+        axis.set_yscale("log")
     for dataset in [d for d in datasets_of(cells) if d in varied]:
         truth = exact[dataset, 0]
-        by_count = sorted(by_run(cells, dataset=dataset, prior="features"), key=lambda r: r["run"]["n_features"])
-        count = [record["run"]["n_features"] for record in by_count]
-        marker = next(markers)
-        off = [np.abs(parameters(r)[:, 0] / truth[:, 0] - 1).max() for r in by_count]
-        line = axes[0, 0].loglog(count, off, f"{marker}-", label=dataset)[0]
-        far = [np.sqrt(np.mean((parameters(r)[-1, 2:] / truth[-1, 2:] - 1) ** 2)) for r in by_count]
-        axes[0, 1].loglog(count, far, f"{marker}-", color=line.get_color(), label=dataset)
+        marker, colour = next(markers), next(colours)
         llh_of_truth = by_run(records, dataset=dataset, solver="exact", split=0)[0]["test"]["llh"]
-        gap = [(r["test_exact"] or r["test"])["llh"] - llh_of_truth for r in by_count]
-        axes[0, 2].semilogx(count, gap, f"{marker}-", color=line.get_color(), label=dataset)
-        for record in by_run(cells, dataset=dataset, prior="exact"):
-            values = (
-                np.abs(parameters(record)[:, 0] / truth[:, 0] - 1).max(),
-                np.sqrt(np.mean((parameters(record)[-1, 2:] / truth[-1, 2:] - 1) ** 2)),
-                (record["test_exact"] or record["test"])["llh"] - llh_of_truth,
+
+        def deviations(record: Record, truth: np.ndarray = truth, llh: float = llh_of_truth) -> tuple[float, ...]:
+            own = parameters(record)
+            return (
+                np.abs(own[:, 0] / truth[:, 0] - 1).max(),
+                np.sqrt(np.mean((own[-1, 2:] / truth[-1, 2:] - 1) ** 2)),
+                (record["test_exact"] or record["test"])["llh"] - llh,
             )
-            for axis, value in zip(axes[0], values, strict=True):
-                axis.axhline(value, color=line.get_color(), linestyle=":", label=f"{dataset}, exact prior samples")
+
+        for prior, style, label in (("plain", "-", dataset), ("features", "--", f"{dataset}, more in the tail")):
+            by_count = sorted(by_run(cells, dataset=dataset, prior=prior), key=lambda r: r["run"]["n_features"])
+            count = [record["run"]["n_features"] for record in by_count]
+            for axis, *values in zip(axes[0], *map(deviations, by_count), strict=True):
+                axis.plot(count, values, f"{marker}{style}", color=colour, label=label)
+        for record in by_run(cells, dataset=dataset, prior="exact"):
+            for axis, value in zip(axes[0], deviations(record), strict=True):
+                axis.axhline(value, color=colour, linestyle=":", label=f"{dataset}, exact prior samples")
     name(axes[0, 0], title="noise scale", x="random features", y="largest deviation, relative")
     name(axes[0, 1], title="length scales", x="random features", y="deviation at the end, rms")
     name(axes[0, 2], title="test log-likelihood", x="random features", y="less exact training's")

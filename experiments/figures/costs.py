@@ -87,7 +87,7 @@ def probe_counts(records: list[Record]) -> Figure | None:
     """Test log-likelihood and seconds of training by the number of probe vectors."""
     cells = [
         r
-        for r in by_run(records, solver="ap", estimator="pathwise", warm=True, n_features=2000, prior="features")
+        for r in by_run(records, solver="ap", estimator="pathwise", warm=True, n_features=2000, prior="plain")
         if r["outcome"] == "finished" and r["run"]["budget"] is None and not r["run"]["settings"]["large"]
     ]
     varied = {r["run"]["dataset"] for r in cells if r["run"]["n_probes"] != 64}

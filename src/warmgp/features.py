@@ -4,9 +4,16 @@ Random features (m sin/cos pairs) turn a prior draw into a finite sum that can b
 
     f(x) = s/√m Σ_i [ a_i sin(ω_i·x/ℓ) + b_i cos(ω_i·x/ℓ) ],   ω_i ~ p(ω) of the kernel,  a_i, b_i ~ N(0, 1),
 
-because E[f(x) f(x')] = s²/m Σ_i cos(ω_i·(x − x')/ℓ) → s² k(r). What is random (ω, a, b) is drawn once; evaluating at
-a new θ moves the same function with it, which is what the paper means by fixed probes. Everything is drawn in float64
-on the CPU, so that a seed means the same functions on every device and in every dtype.
+because E[f(x) f(x')] = s²/m Σ_i cos(ω_i·(x − x')/ℓ) → s² k(r).
+
+Beyond the paper, frequencies are not drawn from p(ω) but from a q(ω) with a heavier tail, and a_i, b_i ~ N(0, p/q): the
+same kernel on average. It matters where noise is low. A posterior variance is the share of the prior's variance that
+the data leave open, and that is its highest frequencies, of which p has next to none: a share of 10⁻⁵ is a hundredth of
+one frequency out of 1,000, and the variance from such samples is off by a factor of ten or more.
+
+What is random (ω, a, b) is drawn once; evaluating at a new θ moves the same function with it, which is what the paper
+means by fixed probes. Everything is drawn in float64 on the CPU, so that a seed means the same functions on every
+device and in every dtype.
 
 Exact draws f = chol(K) u exist at the training points only and cost n³/3: they show what random features cost.
 """
@@ -14,6 +21,7 @@ Exact draws f = chol(K) u exist at the training points only and cost n³/3: they
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -51,13 +59,17 @@ class FeaturePrior:
         generator: torch.Generator,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float64,
+        plain: bool = False,
     ) -> FeaturePrior:
-        """Draw ``n_functions`` prior functions from ``n_features`` features (half sin, half cos)."""
+        """Draw ``n_functions`` prior functions from ``n_features`` features (half sin, half cos).
+
+        ``plain`` frequencies come from p(ω) itself, as in the paper.
+        """
         if n_features < 2 or n_features % 2:
             raise ValueError(f"n_features must be an even number of at least 2 (sin/cos pairs), got {n_features}")
         m = n_features // 2
-        frequencies = kernel.sample_frequencies(m, d, generator)
-        weights = torch.randn(2, m, n_functions, dtype=torch.float64, generator=generator)
+        frequencies, amplitudes = spread_frequencies(kernel, m, d, generator, () if plain else kernel.tail_scales)
+        weights = torch.randn(2, m, n_functions, dtype=torch.float64, generator=generator) * amplitudes[:, None]
         parts = (frequencies, weights[0], weights[1])
         return cls(*(part.to(device=device, dtype=dtype) for part in parts))
 
@@ -84,6 +96,26 @@ class FeaturePrior:
                 out[rows] += torch.sin(phase) @ sin_weights
                 out[rows] += phase.cos_() @ cos_weights
         return out.mul_(float(theta.signal_scale) / math.sqrt(m))
+
+
+def spread_frequencies(
+    kernel: Kernel, m: int, d: int, generator: torch.Generator, scales: Sequence[float]
+) -> tuple[Tensor, Tensor]:
+    """m frequencies (m, d), more of them in p's tail than p has, and the amplitudes √(p/q) (m,) that make up for it.
+
+    Half of them are from p; the other half from p stretched by each of ``scales``, in equal parts. So
+
+        q(ω) = Σ_c m_c/m · c⁻ᵈ p(ω/c)        with m_c frequencies of scale c.
+    """
+    counts = [m - m // 2, *[len(part) for part in torch.arange(m // 2).tensor_split(len(scales))]] if scales else [m]
+    stretch = torch.tensor([1.0, *scales], dtype=torch.float64).repeat_interleave(torch.tensor(counts))
+    frequencies = stretch[:, None] * kernel.sample_frequencies(m, d, generator)
+    log_q = torch.stack([
+        math.log(count / m) - d * math.log(scale) + kernel.spectral_log_density(frequencies / scale)
+        for count, scale in zip(counts, (1.0, *scales), strict=True)
+        if count
+    ]).logsumexp(0)  # fmt: skip
+    return frequencies, torch.exp(0.5 * (kernel.spectral_log_density(frequencies) - log_q))
 
 
 @dataclass(frozen=True)

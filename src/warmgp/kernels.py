@@ -28,6 +28,7 @@ class Kernel(ABC):
     """One stationary kernel of unit signal and unit length."""
 
     name: ClassVar[str]
+    tail_scales: ClassVar[tuple[float, ...]] = ()  # stretches of p(ω) that reach into its tail; see features.py
     smooth_at_zero: ClassVar[bool] = True  # whether k(r) − 1 = O(r²), so that rounding in r² near 0 is harmless
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -93,6 +94,7 @@ class Matern(Kernel):
     """What the three Matérn kernels share: a multivariate-t spectrum with 2ν degrees of freedom."""
 
     nu: ClassVar[float]
+    tail_scales = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
     def spectral_log_density(self, omega: Tensor) -> Tensor:
         d, df = omega.shape[-1], 2 * self.nu

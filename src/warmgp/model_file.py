@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from warmgp import persistence
+from warmgp.gradient import GradientEstimator
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, Kernel
 from warmgp.planner import resolve_device
@@ -32,7 +33,7 @@ def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if isinstance(value, Kernel):
             value = value.name
-        elif isinstance(value, Solver):
+        elif isinstance(value, Solver | GradientEstimator):
             value = persistence.options_to_json(value)
         elif isinstance(value, Hyperparameters):
             value = {"hyperparameters": value.vector.tolist()}
@@ -51,9 +52,11 @@ def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def settings_from_json(values: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters for a new estimator; a solver that is not ours becomes "auto"."""
     out = dict(values)
-    solver, init = out.get("solver"), out.get("init")
+    solver, gradient, init = out.get("solver"), out.get("gradient"), out.get("init")
     if isinstance(solver, dict):
         out["solver"] = SOLVERS[solver["name"]](**solver["options"]) if solver["name"] in SOLVERS else "auto"
+    if isinstance(gradient, dict):
+        out["gradient"] = persistence.GRADIENTS[gradient["name"]](**gradient["options"])
     if isinstance(init, dict):
         out["init"] = Hyperparameters.from_vector(torch.tensor(init["hyperparameters"], dtype=torch.float64))
     return out

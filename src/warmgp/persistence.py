@@ -135,6 +135,11 @@ def options_to_json(thing: Solver | GradientEstimator) -> dict[str, Any]:
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
+    if GRADIENTS.get(plan.gradient.name) is not type(plan.gradient):
+        raise ValueError(
+            f"gradient {plan.gradient.name!r} is not part of warmgp, and a file holds no code: a model or a checkpoint "
+            "with it cannot be saved"
+        )
     values = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
     return {
         **values,

@@ -109,7 +109,7 @@ def make_plan(
     d: int = 10,
     *,
     solver: str | Solver = "auto",
-    gradient: str = "auto",
+    gradient: str | GradientEstimator = "auto",
     n_probes: int = 64,
     n_features: int | str = "auto",
     tol: float = 0.01,
@@ -135,8 +135,13 @@ def make_plan(
     if memory_budget is not None and not (is_number(memory_budget) and memory_budget > 0):
         raise ValueError(f"memory_budget must be a positive number of bytes or None, got {memory_budget!r}")
     budget = int(memory_budget) if memory_budget else available_memory(place)
-    if gradient not in ("auto", *GRADIENTS):
-        raise ValueError(f'gradient must be "auto", {", ".join(map(repr, GRADIENTS))}, got {gradient!r}')
+    given = gradient if isinstance(gradient, GradientEstimator) else None
+    if given is not None:
+        gradient, n_probes = given.name, given.n_probes or n_probes
+        n_features = given.n_features if isinstance(given, Pathwise) else n_features
+    elif gradient not in ("auto", *GRADIENTS):
+        names = ", ".join(map(repr, GRADIENTS))
+        raise ValueError(f'gradient must be "auto", {names} or a GradientEstimator, got {gradient!r}')
     if init not in INITS:
         raise ValueError(f'init must be "auto", "ones", "sample", "subset" or Hyperparameters, got {init!r}')
     for name, value in (("max_epochs", max_epochs), ("n_steps", n_steps), ("learning_rate", learning_rate)):
@@ -153,11 +158,9 @@ def make_plan(
     if gradient == "exact" and chosen.name != "cholesky":
         raise ValueError(f'gradient="exact" needs solver="cholesky" or "auto", got {chosen.name!r}')
     exact = chosen.name == "cholesky"
-    estimator: GradientEstimator
-    if gradient == "exact":
-        estimator = Exact()
-    else:
-        estimator = Standard(n_probes) if gradient == "standard" else Pathwise(n_probes, features)
+    estimator = given
+    if estimator is None:
+        estimator = {"exact": Exact(), "standard": Standard(n_probes)}.get(gradient, Pathwise(n_probes, features))
     if init == "auto":
         sampled = SAMPLE_FROM <= n < LARGE and not exact and given_steps == "auto" and gradient == "pathwise"
         init = "subset" if large else "sample" if sampled else "ones"

@@ -22,7 +22,7 @@ from warmgp.arrays import check_inputs, check_targets, check_validation, like, t
 from warmgp.checkpoint import CheckpointKeeper
 from warmgp.convergence import ConvergenceWarning, unsolved
 from warmgp.features import FeaturePrior
-from warmgp.gradient import Exact, Pathwise
+from warmgp.gradient import Exact, GradientEstimator, Pathwise
 from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel, get_kernel
@@ -54,7 +54,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     ard : bool
         One length scale per input column, or one for all.
     solver : {"auto", "cholesky", "cg", "ap", "sgd"} or Solver
-    gradient : {"auto", "exact", "standard", "pathwise"}
+    gradient : {"auto", "exact", "standard", "pathwise"} or GradientEstimator
         "auto" is exact with Cholesky, pathwise otherwise.
     solver_warm_start : bool
         Start each solve at the last step's solutions, with probes frozen.
@@ -123,7 +123,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         *,
         ard: bool = True,
         solver: str | Solver = "auto",
-        gradient: str = "auto",
+        gradient: str | GradientEstimator = "auto",
         solver_warm_start: bool = True,
         n_probes: int = 64,
         n_features: int | str = "auto",

@@ -335,8 +335,10 @@ def finish(
     estimator, exact prior samples, no warm start) new random-feature functions are drawn, and only v_y starts warm.
     """
     operator = problem.operator
-    n_features = options.gradient.n_features if isinstance(options.gradient, Pathwise) else options.n_features
-    pathwise = Pathwise(options.gradient.n_probes or options.n_samples, n_features)
+    pathwise = Pathwise(options.gradient.n_probes or options.n_samples, options.n_features)
+    if isinstance(options.gradient, Pathwise):
+        kind = "features" if options.gradient.prior == "exact" else options.gradient.prior
+        pathwise = replace(options.gradient, prior=kind)
     start = None
     if options.starts_warm and _has_samples(state):
         draw, start = state.draw, state.solution

@@ -34,8 +34,9 @@ class Pathwise(GradientEstimator):
     n_probes : int
     n_features : int
         Random features of the prior functions (even: sin/cos pairs). More features, less deviation from exact training.
-    prior : "features" or "exact"
-        Exact prior samples cost a Cholesky factorisation a step and exist at the training points only: for studies.
+    prior : "features", "plain" or "exact"
+        Frequencies of the features with more in the tail of the spectrum, or plainly from it as in the paper. Exact
+        prior samples cost a Cholesky factorisation a step and exist at the training points only: for studies.
     """
 
     n_probes: int = 64
@@ -46,8 +47,8 @@ class Pathwise(GradientEstimator):
 
     def __post_init__(self) -> None:
         check_count("n_probes", self.n_probes)
-        if self.prior not in ("features", "exact"):
-            raise ValueError(f'prior must be "features" or "exact", got {self.prior!r}')
+        if self.prior not in ("features", "plain", "exact"):
+            raise ValueError(f'prior must be "features", "plain" or "exact", got {self.prior!r}')
         if self.n_features < 2 or self.n_features % 2:
             raise ValueError(f"n_features must be an even number of at least 2, got {self.n_features}")
 
@@ -64,6 +65,7 @@ class Pathwise(GradientEstimator):
                 generator=generator,
                 device=operator.device,
                 dtype=operator.dtype,
+                plain=self.prior == "plain",
             )
         noise = torch.randn(operator.n, self.n_probes, dtype=torch.float64, generator=generator)
         return PathwiseDraw(prior, noise.to(device=operator.device, dtype=operator.dtype))
