@@ -19,7 +19,7 @@ GIB = 2**30
     ("n", "solver", "gradient", "steps", "rate", "epochs", "init"),
     [
         (400, "cholesky", "exact", 200, 0.1, None, "ones"),
-        (4_000, "cg", "pathwise", 150, 0.1, None, "ones"),
+        (4_000, "cg", "pathwise", 200, 0.1, None, "ones"),
         (13_500, "cg", "pathwise", 30, 0.1, None, "sample"),
         (60_000, "ap", "pathwise", 30, 0.03, 10.0, "subset"),
     ],
@@ -127,7 +127,7 @@ def test_a_plan_of_a_gpu_runs_on_a_cpu() -> None:
     assert plan_from_json(plan_to_json(plan)).operator == "fused"
 
 
-@pytest.mark.parametrize(("n", "features"), [(100, 4000), (13_500, 6750), (1_000_001, 16_000), (9_003, 4500)])
+@pytest.mark.parametrize(("n", "features"), [(100, 2000), (13_500, 3374), (1_000_001, 16_000), (9_003, 2250)])
 def test_features_are_even_and_bounded(n: int, features: int) -> None:
     assert make_plan(n, device="cpu").n_features == features
 

@@ -10,7 +10,7 @@
   inside the products (fused), which is as fast as reading it;
 - Adam's steps are relative for large hyperparameters, and end when the likelihood is expected to rise no more;
 - from 6,000 points training starts on a random sample of a fifth of them; from 50,000 on neighbourhoods;
-- random features: half as many as points, between 4,000 and 16,000, because m of them cost about m/n of an epoch.
+- random features: a quarter as many as points, between 2,000 and 16,000: m of them cost about m/n of an epoch.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def make_plan(
         limited = not exact and (large or (chosen.name == "ap" and solver == "auto"))
         max_epochs = 10.0 if limited else None
     if isinstance(n_steps, str):
-        n_steps = 200 if exact else 30 if large or init == "sample" else 150
+        n_steps = 30 if not exact and (large or init == "sample") else 200
     relative = learning_rate == "auto"
     if isinstance(learning_rate, str):
         learning_rate = 0.03 if large else 0.1
@@ -386,7 +386,7 @@ def _dtype(dtype: str | torch.dtype) -> torch.dtype:
 
 def _n_features(n_features: int | str, n: int) -> int:
     if n_features == "auto":
-        return min(16_000, max(4_000, n // 4 * 2))
+        return min(16_000, max(2_000, n // 8 * 2))
     if isinstance(n_features, bool) or not isinstance(n_features, numbers.Integral) or n_features < 2 or n_features % 2:
         raise ValueError(f'n_features must be "auto" or an even integer of at least 2, got {n_features!r}')
     return int(n_features)

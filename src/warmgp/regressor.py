@@ -67,7 +67,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     max_epochs : float, None or "auto"
         Budget of a solve in epochs (products with the whole kernel matrix); None means until ``tol``.
     n_steps, learning_rate : number or "auto"
-        Of Adam. Numbers are taken literally, as in the paper. "auto" takes at most 150 steps (200 if exact, 30 after a
+        Of Adam. Numbers are taken literally, as in the paper. "auto" takes at most 200 steps (30 after a
         start on part of the data) and stops when the likelihood has settled; 0.1 below 50,000 points, 0.03 above, and
         relative for hyperparameters above 1.
     init : {"auto", "ones", "sample", "subset"} or Hyperparameters

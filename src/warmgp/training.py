@@ -28,13 +28,16 @@ from warmgp.hyperparameters import Hyperparameters, inverse_softplus
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.precision import PrecisionLostError, doubts
-from warmgp.solvers import SolveResult
+from warmgp.solvers import ConjugateGradients, SolveResult, StoppingRule
 from warmgp.solvers.ap import BlockFactors
 from warmgp.solvers.cholesky import CholeskyState
 from warmgp.training_state import Callback, StepRecord, TrainingOptions, TrainingState, settled
 from warmgp.validation import validation_metrics
 
 logger = logging.getLogger(__name__)
+
+FINAL_SHARE = 0.1
+"""Of the noise scale: the root mean square residual that the last solve aims for, where it can."""
 
 
 @dataclass(frozen=True)
@@ -352,10 +355,12 @@ def finish(
         operator,
         targets,
         start,
-        rule=options.rule,
+        rule=_final_rule(options, operator, targets),
         generator=generator,
         state=state.solver_state,
     )
+    if final.residual_checked and max(final.residual_mean, final.residual_probes) <= options.rule.tol:
+        final = replace(final, converged=True)  # if not to all that was hoped for
     if watched:
         _watch(operator, targets, final, draw, options.rule.tol)
     assert isinstance(draw.prior, FeaturePrior)
@@ -363,6 +368,19 @@ def finish(
     factor = final.state.factor if exact else None
     posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, exact, factor)
     return posterior, replace(final, state=_light(final.state))
+
+
+def _final_rule(options: TrainingOptions, operator: KernelOperator, targets: Tensor) -> StoppingRule:
+    """The rule of the last solve: with a whole factor at hand, on until what is left is small beside the noise.
+
+    A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of the
+    targets is more than the posterior's standard deviation, and a few more iterations are cheap.
+    """
+    solver, rule = options.solver, options.rule
+    if not isinstance(solver, ConjugateGradients) or solver.factor_after is None:
+        return rule
+    largest = float(targets.square().mean(0).max().sqrt())
+    return replace(rule, tol=min(rule.tol, FINAL_SHARE * float(operator.theta.noise_scale) / largest))
 
 
 def _watch(operator: KernelOperator, targets: Tensor, result: SolveResult, draw: Any, tol: float) -> None:
