@@ -119,45 +119,35 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Start:
-    """The initial hyperparameters of a large set: the mean of exact trainings on neighbourhoods."""
+class _OfASplit:
+    """What there is one of for a split."""
 
     dataset: str
     split: int = 0
+
+    kind = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.dataset}-{self.split}_{self.kind}"
+
+
+class Start(_OfASplit):
+    """The initial hyperparameters of a large set: the mean of exact trainings on neighbourhoods."""
 
     kind = "start"
 
-    @property
-    def key(self) -> str:
-        return f"{self.dataset}-{self.split}_start"
 
-
-@dataclass(frozen=True)
-class Distances:
+class Distances(_OfASplit):
     """How far solves start from their solutions, at steps along exact training; see :mod:`experiments.measures`."""
-
-    dataset: str
-    split: int = 0
 
     kind = "distances"
 
-    @property
-    def key(self) -> str:
-        return f"{self.dataset}-{self.split}_distances"
 
-
-@dataclass(frozen=True)
-class Section:
+class Section(_OfASplit):
     """The quadratic of a solve in the plane of its two steepest directions; see :mod:`experiments.measures`."""
 
-    dataset: str
-    split: int = 0
-
     kind = "section"
-
-    @property
-    def key(self) -> str:
-        return f"{self.dataset}-{self.split}_section"
 
 
 Item = Run | Start | Distances | Section

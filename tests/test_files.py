@@ -335,3 +335,34 @@ def test_probes_that_a_checkpoint_cannot_hold_are_refused(tmp_path: Path) -> Non
     with pytest.raises(ValueError, match="cannot hold probes"):
         write_checkpoint(tmp_path / "c", state, torch.Generator().get_state(), make_plan(30), "mark")
     assert not (tmp_path / "c").exists()
+
+
+def test_an_estimator_as_an_object_is_kept(tmp_path: Path) -> None:
+    """Its options are those of the plan, the file and the model that is read from it; others are other settings."""
+    X, y = data()
+    own = Pathwise(5, 60, "plain")
+    model = GPRegressor(gradient=own, solver="cg", n_steps=2, random_state=0, checkpoint=tmp_path / "c").fit(X, y)
+    assert model.plan_.gradient == own and model.plan_.n_features == 60
+    assert model._posterior.solution.shape == (80, 6)
+    model.save(tmp_path / "m")
+    again = GPRegressor.load(tmp_path / "m")
+    assert again.gradient == own and again.plan_.gradient == own
+    assert np.array_equal(again.predict(X, return_std=True)[1], model.predict(X, return_std=True)[1])
+    other = GPRegressor(gradient=Pathwise(5, 60), solver="cg", n_steps=2, random_state=0, checkpoint=tmp_path / "c")
+    with pytest.raises(FileError, match="other data or settings"):
+        other.fit(X, y)
+
+
+def test_an_estimator_of_others_trains_but_is_not_saved(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Own(Pathwise):
+        name = "own"
+
+    X, y = data()
+    model = GPRegressor(gradient=Own(5, 60), solver="cg", n_steps=2, random_state=0).fit(X, y)
+    assert model.predict(X).shape == (80,)
+    with pytest.raises(ValueError, match="gradient 'own' is not part of warmgp"):
+        model.save(tmp_path / "m")
+    with pytest.raises(ValueError, match="cannot be saved"):  # before any step
+        GPRegressor(gradient=Own(5, 60), solver="cg", n_steps=2, checkpoint=tmp_path / "c").fit(X, y)
+    assert not list(tmp_path.iterdir())

@@ -28,16 +28,13 @@ from warmgp.hyperparameters import Hyperparameters, inverse_softplus
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.precision import PrecisionLostError, doubts
-from warmgp.solvers import ConjugateGradients, SolveResult, StoppingRule
+from warmgp.solvers import SolveResult
 from warmgp.solvers.ap import BlockFactors
 from warmgp.solvers.cholesky import CholeskyState
 from warmgp.training_state import Callback, StepRecord, TrainingOptions, TrainingState, settled
 from warmgp.validation import validation_metrics
 
 logger = logging.getLogger(__name__)
-
-FINAL_SHARE = 0.1
-"""Of the noise scale: the root mean square residual that the last solve aims for, where it can."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +135,7 @@ def train(
             logger.info("the last solve is done again in float64: %s", lost)
             again = _forget(lost).into(state)
             posterior, final = finish(promote().at(state.theta), options, again, generator)
-            state = _noted(again, f"the last solve in float64: {lost}")
+            state = again.noted(f"the last solve in float64: {lost}")
     except KeyboardInterrupt:
         if state.solution is None or not _has_samples(state):
             raise
@@ -191,32 +188,12 @@ def _next(
     problem = promote().at(state.theta)
     seconds, note = time.perf_counter() - began, f"float64 from here on: {lost}"
     again = take_step(problem, options, lost.into(state), generator, note=note)
-    return problem, _charged(again, lost.epochs, seconds)
-
-
-def _charged(state: TrainingState, epochs: float, seconds: float) -> TrainingState:
-    """The state with the cost of a lost attempt in its last record."""
-    last = state.history[-1]
-    last = replace(
-        last,
-        epochs=last.epochs + epochs,
-        solver_seconds=last.solver_seconds + seconds,
-        step_seconds=last.step_seconds + seconds,
-    )
-    return replace(state, history=(*state.history[:-1], last), elapsed=state.elapsed + seconds)
+    return problem, again.charged(lost.epochs, seconds)
 
 
 def _forget(lost: PrecisionLostError) -> PrecisionLostError:
     """The error without its traceback, whose frames would keep the float32 H in memory."""
     return lost.with_traceback(None)
-
-
-def _noted(state: TrainingState, note: str) -> TrainingState:
-    """The state with a note in its last record, if there is one."""
-    if not state.history:
-        return state
-    last = replace(state.history[-1], notes=(*state.history[-1].notes, note))
-    return replace(state, history=(*state.history[:-1], last))
 
 
 def _goes_on(state: TrainingState, options: TrainingOptions) -> bool:
@@ -355,7 +332,7 @@ def finish(
         operator,
         targets,
         start,
-        rule=_final_rule(options, operator, targets),
+        rule=options.last_rule(operator.theta, targets),
         generator=generator,
         state=state.solver_state,
     )
@@ -368,19 +345,6 @@ def finish(
     factor = final.state.factor if exact else None
     posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, exact, factor)
     return posterior, replace(final, state=_light(final.state))
-
-
-def _final_rule(options: TrainingOptions, operator: KernelOperator, targets: Tensor) -> StoppingRule:
-    """The rule of the last solve: with a whole factor at hand, on until what is left is small beside the noise.
-
-    A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of the
-    targets is more than the posterior's standard deviation, and a few more iterations are cheap.
-    """
-    solver, rule = options.solver, options.rule
-    if not isinstance(solver, ConjugateGradients) or solver.factor_after is None:
-        return rule
-    largest = float(targets.square().mean(0).max().sqrt())
-    return replace(rule, tol=min(rule.tol, FINAL_SHARE * float(operator.theta.noise_scale) / largest))
 
 
 def _watch(operator: KernelOperator, targets: Tensor, result: SolveResult, draw: Any, tol: float) -> None:

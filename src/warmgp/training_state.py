@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -12,8 +12,11 @@ from torch import Tensor
 from warmgp.adam import Adam
 from warmgp.gradient import Exact, GradientEstimator
 from warmgp.hyperparameters import Hyperparameters
-from warmgp.solvers import Cholesky, Solver, StoppingRule
+from warmgp.solvers import Cholesky, ConjugateGradients, Solver, StoppingRule
 from warmgp.solvers.base import check_count, is_number
+
+LAST_SHARE = 0.1
+"""Of the noise scale: the root mean square residual that the last solve aims for, where it can."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,17 @@ class TrainingOptions:
     def starts_warm(self) -> bool:
         """Whether a solve starts from the last solution. The exact gradient needs a factor, so it never does."""
         return self.warm_start and not isinstance(self.gradient, Exact)
+
+    def last_rule(self, theta: Hyperparameters, targets: Tensor) -> StoppingRule:
+        """The rule of the last solve: with a whole factor at hand, on until what is left is small beside the noise.
+
+        A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
+        the targets is more than the posterior's standard deviation, and a few more iterations are cheap.
+        """
+        if not isinstance(self.solver, ConjugateGradients) or self.solver.factor_after is None:
+            return self.rule
+        largest = float(targets.square().mean(0).max().sqrt())
+        return replace(self.rule, tol=min(self.rule.tol, LAST_SHARE * float(theta.noise_scale) / largest))
 
 
 @dataclass(frozen=True)
@@ -130,6 +144,23 @@ class TrainingState:
     @property
     def theta(self) -> Hyperparameters:
         return Hyperparameters.from_unconstrained(self.nu)
+
+    def noted(self, note: str) -> TrainingState:
+        """The state with a note in its last record, if there is one."""
+        return self._with_last(notes=(*self.history[-1].notes, note)) if self.history else self
+
+    def charged(self, epochs: float, seconds: float) -> TrainingState:
+        """The state with the cost of a lost attempt in its last record."""
+        last = self.history[-1]
+        dearer = self._with_last(
+            epochs=last.epochs + epochs,
+            solver_seconds=last.solver_seconds + seconds,
+            step_seconds=last.step_seconds + seconds,
+        )
+        return replace(dearer, elapsed=self.elapsed + seconds)
+
+    def _with_last(self, **changes: Any) -> TrainingState:
+        return replace(self, history=(*self.history[:-1], replace(self.history[-1], **changes)))
 
 
 Callback = Callable[[StepRecord, TrainingState], bool | None]
