@@ -237,7 +237,12 @@ def _solver(
         return conjugate_gradients(n, 1 + n_probes, place, budget), why
     if solver == "ap":
         return AlternatingProjections(_block_size(n, place, budget)), why
-    return get_solver(solver), why
+    given = get_solver(solver)
+    if isinstance(given, AlternatingProjections) and min(n, given.block_size) > _largest_block(n, budget):
+        smaller = _largest_block(n, budget)
+        why.append(f"Blocks of {smaller:,} rows instead of {given.block_size:,}, whose factors would not fit.")
+        given = replace(given, block_size=smaller)
+    return given, why
 
 
 def conjugate_gradients(n: int, columns: int, place: torch.device, budget: int) -> ConjugateGradients:
@@ -266,12 +271,17 @@ def operator_for(plan: Plan, n: int, dtype: torch.dtype) -> str:
 
 
 def _block_size(n: int, place: torch.device, budget: int) -> int:
-    """Rows per block of AP: 1,000, or fewer where the blocks' float64 factors would take over half of the memory.
+    """Rows per block of AP: 1,000, or fewer where their factors would not fit.
 
     On a CPU more, √(900 n), so that the factors cost about as much as five epochs.
     """
     most = 1000 if place.type == "cuda" or n >= LARGE else max(1000, int((900 * n) ** 0.5) // 8 * 8)
-    return max(64, min(most, budget // (2 * 8 * n) // 8 * 8))
+    return min(most, _largest_block(n, budget))
+
+
+def _largest_block(n: int, budget: int) -> int:
+    """Rows per block of AP whose factors, in float64, take half of the memory; at least 64."""
+    return max(64, budget // (2 * 8 * n) // 8 * 8)
 
 
 # -- estimates -------------------------------------------------------------------------------------------------------
@@ -309,7 +319,8 @@ def _bytes(plan: Plan, n: int, d: int) -> int:
         # a new factor is made beside the old one
         matrices += 2 * dense_bytes(n, torch.float32) if whole else 2 * 8 * n * plan.solver.preconditioner_rank
     if isinstance(plan.solver, AlternatingProjections):
-        matrices += size * n * min(n, plan.solver.block_size)
+        share = 2 if plan.device.type == "cuda" else 1  # there, lower triangles of inverses
+        matrices += size * n * min(n, plan.solver.block_size) // share
     return max(matrices, 3 * dense_bytes(plan.sample_size, torch.float32)) + vectors
 
 

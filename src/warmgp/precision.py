@@ -33,7 +33,7 @@ def spot_residuals(operator: KernelOperator, targets: Tensor, solution: Tensor) 
     double = ChunkedOperator(operator.x.double(), operator.kernel, operator.theta)
     residual = targets[rows].double() - double.rows_matmul(rows, solution.double())
     operator.entries_evaluated += double.entries_evaluated
-    norms = torch.linalg.vector_norm(targets.double(), dim=0)
+    norms = torch.linalg.vector_norm(targets, dim=0, dtype=torch.float64)
     norms = torch.where(norms > 0, norms, torch.ones_like(norms))
     return summarise((n / len(rows)) ** 0.5 * torch.linalg.vector_norm(residual, dim=0) / norms)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import triton_gradient, triton_products
-from warmgp.operators.base import Index
+from warmgp.operators.base import Index, ranges
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.split import PAD, Columns, Job, Tile, groups_of, largest_bits, multiply, scales, split, splits_for
 from warmgp.operators.triton_parts import ALPHA, PROFILES
@@ -152,7 +152,7 @@ class FusedOperator(ChunkedOperator):
         """[Σ_i G_ii, Σ_ij G k, Σ_ij G ω (z_i − z_j)² per input] for G = A diag(weights) Bᵀ, float64, on the device."""
         symmetric = A is B
         A, B, weights = A.contiguous(), B.contiguous(), weights.to(device=A.device, dtype=torch.float64)
-        trace = (A.double() * B.double()).sum(0) @ weights
+        trace = torch.stack([(A[i].double() * B[i].double()).sum(0) for i in ranges(self.n, 2**18)]).sum(0) @ weights
         bits_a = largest_bits(A)
         bits_b = bits_a if symmetric else largest_bits(B)
         magnitude = weights / (scales(bits_a) * scales(bits_b))  # what the scaled columns have to be multiplied by

@@ -27,7 +27,7 @@ class BlockFactors:
     origin: Origin
     block_size: int
     factors: dict[int, Tensor] = field(default_factory=dict)
-    inverses: Tensor | None = None  # (blocks, b, b)
+    inverses: Tensor | None = None  # (blocks, b(b + 1)/2), the lower triangles
 
     def get(self, operator: KernelOperator, index: int, rows: slice) -> Tensor:
         """The factor of H[rows, rows]: made in float64, kept in the operator's dtype."""
@@ -37,12 +37,16 @@ class BlockFactors:
         return self.factors[index]
 
     def all_inverses(self, operator: KernelOperator) -> Tensor:
-        """The inverse of every block, (blocks, b, b); a short last block is filled up with the identity."""
+        """The inverse of every block, (blocks, b(b + 1)/2): its lower triangle, row by row, as all of them weigh n·b/2.
+
+        A short last block is filled up with the identity.
+        """
         if self.inverses is None:
             b = self.block_size
             blocks = list(ranges(operator.n, b))
-            self.inverses = torch.empty(len(blocks), b, b, dtype=operator.dtype, device=operator.device)
-            for some in ranges(len(blocks), max(1, 2**26 // b**2)):  # 512 MiB of float64 at a time
+            below = torch.ones(b, b, dtype=torch.bool, device=operator.device).tril_().flatten().nonzero()[:, 0]
+            self.inverses = torch.empty(len(blocks), len(below), dtype=operator.dtype, device=operator.device)
+            for some in ranges(len(blocks), max(1, 2**24 // b**2)):  # 128 MiB of float64 at a time
                 batch = torch.eye(b, dtype=torch.float64, device=operator.device).repeat(some.stop - some.start, 1, 1)
                 for H, rows in zip(batch, blocks[some], strict=True):
                     size = rows.stop - rows.start
@@ -51,8 +55,16 @@ class BlockFactors:
                 if bool(info.any()):  # say which
                     worst = int(info.argmax())
                     factor_or_raise(batch[worst], _name(blocks[some][worst]))
-                self.inverses[some] = torch.cholesky_inverse(factor).to(operator.dtype)
+                inverse = torch.cholesky_inverse(factor)
+                self.inverses[some] = inverse.flatten(1).index_select(1, below).to(operator.dtype)
         return self.inverses
+
+
+def _places_in_triangle(b: int, device: torch.device) -> Tensor:
+    """Where entry (i, j) of a symmetric matrix is in its packed lower triangle, (b·b,)."""
+    i = torch.arange(b, device=device)
+    high, low = torch.maximum(i[:, None], i), torch.minimum(i[:, None], i)
+    return (high * (high + 1) // 2 + low).flatten().int()
 
 
 def _block(operator: KernelOperator, rows: slice) -> Tensor:
@@ -82,7 +94,7 @@ class AlternatingProjections(Solver):
     stall_epochs : float
         Without 1% of progress for that many epochs the solve gives up.
     on_device : bool or "auto"
-        Whether the device picks the blocks, from inverses of all of them (n·b numbers). "auto": on a GPU.
+        Whether the device picks the blocks, from inverses of all of them (n·b/2 numbers). "auto": on a GPU.
     """
 
     block_size: int = 1000
@@ -151,11 +163,13 @@ class AlternatingProjections(Solver):
         sizes = torch.full((blocks,), b, device=r.device)
         sizes[-1] = n - (blocks - 1) * b
         rows_done = torch.zeros(1, dtype=torch.int64, device=r.device)
+        places = _places_in_triangle(b, r.device)
 
         def iteration() -> None:
             worst = torch.linalg.vector_norm(r.view(blocks, -1), dim=1).argmax(0, keepdim=True)
             r_block = r.view(blocks, b, -1).index_select(0, worst)[0]
-            step = inverses.index_select(0, worst)[0] @ r_block  # (b, c)
+            inverse = inverses.index_select(0, worst)[0].index_select(0, places).view(b, b)
+            step = inverse @ r_block  # (b, c)
             v.view(blocks, b, -1).index_add_(0, worst, step[None])
             operator.subtract_columns(r[:n], worst * b, step)
             rows_done.add_(sizes.index_select(0, worst))
