@@ -102,7 +102,7 @@ def measure(n: int, d: int, rates: dict[str, float], tune: bool) -> list[dict]:
         print(f"{n} {d} {name} {ms:.3f} ms {ms * 1e9 / entries:.3f} ps", *more.values(), flush=True)
 
     fused = FusedOperator(x32, Matern32(), theta)
-    floor = roofline(rates, fused._points.row_high.shape[1], fused._exact)
+    floor = roofline(rates, fused._points.row_high.shape[1], not fused._points.has_products)
     for tile in TILES if tune else []:
         for name, kind in (("fused, tile", FusedOperator), ("stored, tile", StoredOperator)):
             if kind is FusedOperator or n <= 100_000:
@@ -113,7 +113,7 @@ def measure(n: int, d: int, rates: dict[str, float], tune: bool) -> list[dict]:
                     print(f"{tile} does not fit")
     ms = milliseconds(lambda: fused.matmul(V))
     record(
-        "fused matmul", ms, n * n, error=error(fused.matmul(V), x, V64, theta), exact=fused._exact,
+        "fused matmul", ms, n * n, error=error(fused.matmul(V), x, V64, theta), differenced=fused._differenced,
         roofline_ps=floor, over_roofline=ms * 1e9 / n / n / floor,
     )  # fmt: skip
     b = 1000

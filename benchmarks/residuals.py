@@ -77,8 +77,8 @@ def main() -> None:
             row = {
                 "set": name, "n": operator.n, "d": x.shape[1], "solver": solver_name, "settings": repr(solver),
                 "noise_scale": float(theta.noise_scale), "signal_scale": float(theta.signal_scale),
-                "exact_distances": operator._exact, "stop_reason": result.stop_reason, "converged": result.converged,
-                "iterations": result.iterations, "epochs": result.epochs, "seconds": seconds,
+                "differenced_inputs": operator._differenced, "stop_reason": result.stop_reason,
+                "converged": result.converged, "iterations": result.iterations, "epochs": result.epochs, "seconds": seconds,
                 "reported": [result.residual_mean, result.residual_probes], "true": list(true),
             }  # fmt: skip
             rows.append(row)

@@ -195,9 +195,48 @@ def test_close_pairs_get_exact_distances_where_it_matters() -> None:
     assert FusedOperator(1e3 * x, Matern32(), Hyperparameters.ones(8))._exact  # too large for float16
 
 
+def wide_inputs(d: int, wide: tuple[int, ...], noise: float) -> tuple[FusedOperator, Tensor]:
+    """Points in near pairs, some inputs of which spread over many length scales, and H in float64."""
+    x = toy(100, d)[0]
+    x[50:] = x[:50] + 0.01 * toy(50, d)[0]
+    x[:, list(wide)] *= 40.0
+    theta = Hyperparameters.from_vector(torch.cat([torch.tensor([noise, 1.2]), torch.linspace(0.7, 2.0, d)]))
+    operator = FusedOperator(x.float().to(DEVICE), Matern32(), theta)
+    return operator, h_matrix("matern32", x.float().double(), theta.vector)
+
+
+@pytest.mark.parametrize(("d", "wide"), [(5, (2,)), (11, (1, 7, 10)), (20, (3,))])
+def test_wide_inputs_are_differenced_and_the_others_multiplied(d: int, wide: tuple[int, ...]) -> None:
+    operator, H = wide_inputs(d, wide, noise=0.05)
+    assert operator._differenced == len(wide) and set(operator._order[: len(wide)].tolist()) == set(wide)
+    check_products(operator, H, c=17)
+    V = columns(100, 17)
+    plain = FusedOperator(operator.x, operator.kernel, operator.theta, exact_distances=False)
+    truth = H @ V.double()
+    error, error_of_plain = (float((o.matmul(V.to(DEVICE)).cpu().double() - truth).norm()) for o in (operator, plain))
+    assert 5 * error < error_of_plain
+    weights, vector = torch.linspace(-1.0, 2.0, 17), operator.theta.vector.requires_grad_()
+    B = V.roll(1, 0)
+    H = h_matrix("matern32", operator.x.cpu().double(), vector)
+    for A in (V, B):
+        G = (A.double() * weights) @ B.double().T
+        (expected,) = torch.autograd.grad((G * H).sum(), vector, retain_graph=True)
+        left, right = A.to(DEVICE), B.to(DEVICE)
+        close(operator.quadratic_gradient(left, left if A is B else right, weights), expected, 1e-4)
+    x_new = operator.x.cpu()[:9] + 0.01
+    reference = ChunkedOperator(operator.x.cpu().double(), operator.kernel, operator.theta)
+    close(operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)), reference.cross_matmul(x_new.double(), V.double()))
+    stored = StoredOperator(operator.x, operator.kernel, operator.theta)
+    close(stored.H, H.detach())
+
+
+def test_all_inputs_are_differenced_where_most_have_to_be() -> None:
+    assert wide_inputs(5, (0, 2, 4), noise=0.02)[0]._differenced == 5
+
+
 def test_coincident_points_cancel_in_the_product_of_halves() -> None:
     z = 5.0 * columns(1, 20).repeat(64, 1)
-    points = Points.prepare(z.to(DEVICE), exact=False)
+    points = Points.prepare(z.to(DEVICE), differenced=0)
     rows = (points.row_high.double() + points.row_low.double()).cpu()
     high, low = points.column_high.double().cpu(), points.column_low.double().cpu()
     square = points.row_high.double().cpu() @ (high + low).T + points.row_low.double().cpu() @ high.T  # three products

@@ -35,27 +35,29 @@ LENGTH_WEIGHT = {"rbf": 1.0, "matern12": ALPHA["matern12"], "matern32": 3.0, "ma
 class Points:
     """One set of inputs as the kernels take it: for differences (d, padded), or halves of augmented rows (padded, D).
 
-    Where distances are ``exact`` the halves are zeros of (PAD, 16).
+    The first ``differenced`` inputs are for differences and the others for products; where there are no others the
+    halves are zeros of (PAD, 16). All inputs have their line.
     """
 
     n: int
-    exact: bool
+    differenced: int
     lines: Tensor  # αz, one input per line, (d, padded)
-    row_high: Tensor  # halves of [−2αz, |αz|², 1], |αz|² in two parts
+    row_high: Tensor  # halves of [−2αz, |αz|², 1] of the other inputs, |αz|² in two parts
     row_low: Tensor
     column_high: Tensor  # halves of [αz, 1, |αz|²]
     column_low: Tensor
 
     @classmethod
-    def prepare(cls, z: Tensor, exact: bool) -> Points:
-        """From inputs αz of (n, d); float64 ones are always for exact distances."""
+    def prepare(cls, z: Tensor, differenced: int) -> Points:
+        """From inputs αz of (n, d); float64 ones are for differences, all of them."""
         n, d = z.shape
         padded = triton.cdiv(n, PAD) * PAD
         lines = torch.zeros(d, padded, device=z.device, dtype=z.dtype)
         lines[:, :n] = z.T
-        if exact:
+        if differenced == d:
             nought = torch.zeros(PAD, 16, device=z.device, dtype=torch.float16)
-            return cls(n, exact, lines, nought, nought, nought, nought)
+            return cls(n, d, lines, nought, nought, nought, nought)
+        z, d = z[:, differenced:], d - differenced
         D = max(16, triton.next_power_of_2(d + 4))
         rows, columns = (torch.zeros(padded, D, device=z.device, dtype=torch.float32) for _ in range(2))
         high, low = (half.double() for half in _halves(z))
@@ -66,7 +68,16 @@ class Points:
         rest = (square - coarse.double()).float()
         rows[:n, :d], rows[:n, d], rows[:n, d + 1], rows[:n, d + 2 : d + 4] = -2.0 * z, coarse, rest, 1.0
         columns[:n, :d], columns[:n, d : d + 2], columns[:n, d + 2], columns[:n, d + 3] = z, 1.0, coarse, rest
-        return cls(n, exact, lines, *_halves(rows), *_halves(columns))
+        return cls(n, differenced, lines, *_halves(rows), *_halves(columns))
+
+    @property
+    def has_products(self) -> bool:
+        return self.differenced < self.lines.shape[0]
+
+    @property
+    def distances(self) -> dict[str, int | bool]:
+        """The constants that say how a kernel makes distances."""
+        return {"PRODUCTS": self.has_products, "DIFFERENCED": self.differenced, "D": self.row_high.shape[1]}
 
 
 class FusedOperator(ChunkedOperator):
@@ -134,22 +145,27 @@ class FusedOperator(ChunkedOperator):
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
         if x_new.shape[0] == 0:
             return V.new_zeros(0, V.shape[1])
-        z = self._alpha_z(x_new)
-        far = not self._points.exact and bool(z.square().sum(1).max() > LARGEST_SQUARE)  # halves would overflow
-        return self._product(V, points=Points.prepare(z, self._points.exact or far))
+        z, differenced = self._alpha_z(x_new), self._points.differenced
+        if float(z[:, differenced:].square().sum(1).max()) > LARGEST_SQUARE:  # halves would overflow
+            differenced = z.shape[1]
+        return self._product(V, points=Points.prepare(z, differenced))
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
         if self.dtype == torch.float64:
             return super().quadratic_gradient(A, B, weights)
         sums = self._gradient_sums(A, B, weights).cpu()
         ell, d = self.theta.length_scales, self.x.shape[1]
-        per_input = sums[2:] * self.signal_variance * LENGTH_WEIGHT[self.kernel.name] / self._alpha**2
+        factor = self.signal_variance * LENGTH_WEIGHT[self.kernel.name] / self._alpha**2
+        per_input = factor * sums[2:][self._order.argsort().cpu()]
         lengths = per_input / ell if ell.numel() == d else per_input.sum(0, keepdim=True) / ell
         scales_of_sums = torch.stack([self.theta.noise_scale, self.theta.signal_scale])
         return torch.cat([2.0 * scales_of_sums * sums[:2], lengths])
 
     def _gradient_sums(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
-        """[Σ_i G_ii, Σ_ij G k, Σ_ij G ω (z_i − z_j)² per input] for G = A diag(weights) Bᵀ, float64, on the device."""
+        """[Σ_i G_ii, Σ_ij G k, Σ_ij G ω (z_i − z_j)² per input] for G = A diag(weights) Bᵀ, float64, on the device.
+
+        Inputs in the order of ``_order``.
+        """
         symmetric = A is B
         A, B, weights = A.contiguous(), B.contiguous(), weights.to(device=A.device, dtype=torch.float64)
         trace = torch.stack([(A[i].double() * B[i].double()).sum(0) for i in ranges(self.n, 2**18)]).sum(0) @ weights
@@ -160,7 +176,8 @@ class FusedOperator(ChunkedOperator):
         padded = self._points.lines.shape[1]
         left = split(A, bits_a, padded, gain=(magnitude / largest).float())
         right = split(B, bits_b, padded)
-        sums_of = self._sums_by_differences if self._points.exact or self.x.shape[1] <= 8 else self._sums_by_products
+        products = self._points.has_products and self.x.shape[1] > 8
+        sums_of = self._sums_by_products if products else self._sums_by_differences
         sums = torch.stack([sums_of(a, b, symmetric) for a, b in zip(left, right, strict=True)]).sum(0)
         return torch.cat([trace[None], sums * largest])
 
@@ -171,23 +188,39 @@ class FusedOperator(ChunkedOperator):
 
     @property
     def _exact(self) -> bool:
-        if self.dtype == torch.float64:
-            return True
+        """Of what the torch path does."""
+        return self._differenced > 0
+
+    @cached_property
+    def _order(self) -> Tensor:
+        """Inputs by their largest |z|, (d,): those whose differences matter most come first."""
+        return self._z.abs().amax(0).argsort(descending=True)
+
+    @cached_property
+    def _differenced(self) -> int:
+        """How many inputs are differenced: as few as keep the rounding of the others' product far below the noise.
+
+        That rounding grows with the largest Σ z² of the inputs in the product. All of them where more than half have to
+        be, or where the kernel is not smooth at zero.
+        """
+        d = self.x.shape[1]
+        if self.dtype == torch.float64 or self._exact_differences:
+            return d
         if self.exact_distances is not None:
-            return self.exact_distances
-        rounding = 4.0 * SPLIT_EPS * self._largest
-        return (
-            self._exact_differences
-            or self._largest * self._alpha**2 > LARGEST_SQUARE
-            or rounding > 0.1 * self.noise_variance / self.signal_variance
+            return d if self.exact_distances else 0
+        squares = self._z[:, self._order].square().flip(1).cumsum(1).amax(0).flip(0)  # of inputs k and after, (d,)
+        most = min(
+            LARGEST_SQUARE / self._alpha**2, 0.1 * self.noise_variance / self.signal_variance / (4.0 * SPLIT_EPS)
         )
+        needed = int((squares > most).sum())
+        return needed if needed <= d // 2 else d
 
     def _alpha_z(self, x: Tensor) -> Tensor:
-        return self._scaled(x) * self._alpha
+        return self._scaled(x)[:, self._order] * self._alpha
 
     @cached_property
     def _points(self) -> Points:
-        return Points.prepare(self._alpha_z(self.x), self._exact)
+        return Points.prepare(self._alpha_z(self.x), self._differenced)
 
     @cached_property
     def _own(self) -> Tensor:
@@ -217,7 +250,6 @@ class FusedOperator(ChunkedOperator):
         self._check(V)
         mine, its = points or self._points, self._points
         m, b = mine.n if rows is None else rows.numel(), V.shape[0]
-        D, exact = mine.row_high.shape[1], mine.exact
         self.entries_evaluated += m * b
         sign = 1.0 if subtract_from is None else -1.0
         start = next((t for t in (columns, first) if t is not None), self._nought)
@@ -236,12 +268,11 @@ class FusedOperator(ChunkedOperator):
                 self._nought if rows is None else rows, start,
                 job.out, *job.epilogue, m, its.n - 1, b, job.columns_per_split, group.width,
                 GATHER_ROWS=rows is not None, GATHER_COLUMNS=columns is not None,
-                KERNEL=PROFILES[self.kernel.name], EXACT=exact, DIM=self.x.shape[1] if exact else 1, D=D,
-                **job.options,
+                KERNEL=PROFILES[self.kernel.name], **mine.distances, **job.options,
             )  # fmt: skip
 
         return multiply(
-            V, m, launch, lambda S: self.tile or good_tile(exact, D, S), factor=sign * self.signal_variance / 256.0,
+            V, m, launch, lambda S: self.tile or good_tile(mine, S), factor=sign * self.signal_variance / 256.0,
             noise=sign * self.noise_variance, own=own, add_to=subtract_from,
         )  # fmt: skip
 
@@ -277,15 +308,17 @@ class FusedOperator(ChunkedOperator):
             points.lines, points.lines.shape[1],
             left.high, left.low, left.single, right.high, right.low, right.single,
             out, self.n, n_tiles, splits,
-            KERNEL=PROFILES[self.kernel.name], EXACT=points.exact, DIM=d, D=points.row_high.shape[1],
+            KERNEL=PROFILES[self.kernel.name], **points.distances, DIM=d,
             S=left.size, PLAIN=left.plain, SYMMETRIC=symmetric, BM=BM, num_warps=4,
         )  # fmt: skip
         self.entries_evaluated += self.n * (self.n + 1) // 2
         return out.sum((0, 1), dtype=torch.float64)
 
     def _sums_by_products(self, left: Columns, right: Columns, symmetric: bool) -> Tensor:
-        """The same from all tiles, with the sum over j of G ω [z_j, 1] on the tensor core."""
-        points, d, n, tile = self._points, self.x.shape[1], self.n, Tile(64, 64, 4, 2)
+        """The same from all tiles, the sum over j of G ω [z_j, 1] on the tensor core but for inputs that are differenced."""
+        points, n, tile = self._points, self.n, Tile(64, 64, 4, 2)
+        d, differenced = self.x.shape[1] - points.differenced, points.differenced
+        slots = triton.next_power_of_2(max(1, differenced))
         D = points.row_high.shape[1]
         row_tiles = triton.cdiv(n, tile.rows)
         splits = splits_for(row_tiles, triton.cdiv(n, tile.columns))
@@ -293,17 +326,22 @@ class FusedOperator(ChunkedOperator):
         splits = triton.cdiv(n, per_split)
         signal = torch.empty(splits, n, device=self.device)
         out = torch.empty(splits, n, D, device=self.device)
+        by_difference = torch.empty(splits, n, slots, device=self.device)
         triton_gradient.gradient_rows[(row_tiles, splits)](
             points.row_high, points.row_low, points.column_high, points.column_low,
-            left.high, left.low, left.single, right.high, right.low, right.single, signal, out, n, per_split,
-            KERNEL=PROFILES[self.kernel.name], D=D, S=left.size, PLAIN=left.plain, SYMMETRIC=symmetric,
+            points.lines, points.lines.shape[1],
+            left.high, left.low, left.single, right.high, right.low, right.single, signal, out, by_difference,
+            n, per_split,
+            KERNEL=PROFILES[self.kernel.name], **points.distances, SLOTS=slots, S=left.size, PLAIN=left.plain,
+            SYMMETRIC=symmetric,
             BM=tile.rows, BN=tile.columns, STAGES=tile.stages, num_warps=tile.warps,
         )  # fmt: skip
         self.entries_evaluated += n * n
         W = out.sum(0, dtype=torch.float64) * 2.0**11  # (n, D): [Wz, W1, …]
         z = (points.column_high[:n, :d].float() + points.column_low[:n, :d].float()).double()
         lengths = 2.0 * (z * (z * W[:, d : d + 1] - W[:, :d])).sum(0)
-        sums = torch.cat([signal.sum(dtype=torch.float64)[None], lengths])
+        first = by_difference.sum((0, 1), dtype=torch.float64)[:differenced]
+        sums = torch.cat([signal.sum(dtype=torch.float64)[None], first, lengths])
         return sums if symmetric else 0.5 * sums
 
 
@@ -311,20 +349,20 @@ def cannot_fuse(x: Tensor, kernel: Kernel) -> str:
     """Why the fused operator cannot be used for these inputs and that kernel; empty where it can."""
     if kernel.name not in PROFILES or type(kernel).__module__ != "warmgp.kernels":
         return f"there is no fused form of the kernel {kernel!r}"
+    if x.shape[0] * max(128, x.shape[1] + 4) >= 2**31:
+        return f"{x.shape[0]:,} rows are too many for 32-bit addresses"
     if x.device.type != "cuda" and type(triton_products.product).__name__ != "InterpretedFunction":
         return f"it needs a CUDA device, and x is on {x.device}"
     if x.dtype not in (torch.float32, torch.float64):
         return f"it computes in float32 or float64, and x is {x.dtype}"
-    if x.shape[0] * max(128, x.shape[1] + 4) >= 2**31:
-        return f"{x.shape[0]:,} rows are too many for 32-bit addresses"
     return ""
 
 
-def good_tile(exact: bool, D: int, S: int) -> Tile:
+def good_tile(points: Points, S: int) -> Tile:
     """A tile that was measured to be good on an H200."""
-    if exact:
+    if not points.has_products:
         return Tile(64, 128, 4, 3) if S <= 64 else Tile(64, 64, 4, 2)
-    return Tile(64, 64, 4, 3) if D <= 64 else Tile(64, 32, 4, 2)
+    return Tile(64, 64, 4, 3) if points.row_high.shape[1] <= 64 else Tile(64, 32, 4, 2)
 
 
 def _halves(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -46,8 +46,7 @@ class StoredOperator(FusedOperator):
         triton_products.fill[(tiles, tiles)](
             points.row_high, points.row_low, points.column_high, points.column_low,
             points.lines, points.lines.shape[1], H, width, self.signal_variance / 256.0, n,
-            KERNEL=PROFILES[self.kernel.name], EXACT=points.exact, DIM=self.x.shape[1] if points.exact else 1,
-            D=points.row_high.shape[1], BM=BM, num_warps=4,
+            KERNEL=PROFILES[self.kernel.name], **points.distances, BM=BM, num_warps=4,
         )  # fmt: skip
         self.entries_evaluated += n * n
         H[:n, :n].diagonal().fill_(self.signal_variance + self.noise_variance)

@@ -11,8 +11,8 @@ from warmgp.operators.triton_parts import add_squares, halves, profile_and_weigh
 @triton.jit
 def gradient(
     AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, OUT, n, n_tiles, splits,
-    KERNEL: tl.constexpr, EXACT: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr, S: tl.constexpr, PLAIN: tl.constexpr,
-    SYMMETRIC: tl.constexpr, BM: tl.constexpr,
+    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr,
+    S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """Sums over the tiles on and above the diagonal: OUT[program] = [Σ G k, Σ G ω (z_i − z_j)² per input].
 
@@ -22,7 +22,7 @@ def gradient(
     rows = row_tile * BM + tl.arange(0, BM)
     inputs = tl.arange(0, D)
     out = OUT + (row_tile * splits + tl.program_id(1)) * (1 + DIM)
-    if not EXACT:
+    if PRODUCTS:
         a_high = tl.load(AH + rows[:, None] * D + inputs[None, :])
         a_low = tl.load(AL + rows[:, None] * D + inputs[None, :])
     if S > 0:
@@ -34,13 +34,13 @@ def gradient(
     signal = tl.zeros([BM], tl.float32)
     for tile in range(row_tile + tl.program_id(1), n_tiles, splits):
         columns = tile * BM + tl.arange(0, BM)
-        if EXACT:
-            square = add_squares(tl.zeros([BM, BM], tl.float32), rows, columns, X, X, x_stride, x_stride, DIM)
-        else:
+        square = tl.zeros([BM, BM], tl.float32)
+        if PRODUCTS:
             b_high = tl.load(BH + columns[:, None] * D + inputs[None, :])
             b_low = tl.load(BL + columns[:, None] * D + inputs[None, :])
             square = split_dot(a_high, a_low, tl.trans(b_high), tl.trans(b_low))
             square = tl.where(rows[:, None] == columns[None, :], 0.0, square)
+        square = add_squares(square, rows, columns, X, X, x_stride, x_stride, DIFFERENCED)
         G = tl.zeros([BM, BM], tl.float32)
         if S > 0:
             at_columns = columns[:, None] * S + columns_s[None, :]
@@ -65,14 +65,16 @@ def gradient(
 
 @triton.jit
 def gradient_rows(
-    AH, AL, BH, BL, LH, LL, LY, RH, RL, RY, SIGNAL, OUT, n, columns_per_split,
-    KERNEL: tl.constexpr, D: tl.constexpr, S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr,
+    AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, SIGNAL, OUT, OUT_DIFFERENCED, n, columns_per_split,
+    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, SLOTS: tl.constexpr, D: tl.constexpr,
+    S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """SIGNAL[split, i] = Σ_j G_ij k_ij and OUT[split, i, :] = 2^−11 Σ_j G_ij ω_ij [z_j, 1, …] (augmented inputs).
 
     G as in :func:`gradient`. By symmetry Σ_ij W_ij (z_i − z_j)² = 2 Σ_i (z_i² (W1)_i − z_i (Wz)_i), which the host adds
-    up in float64. Products instead of differences: for many inputs, where nothing cancels badly.
+    up in float64. Products instead of differences: for many inputs, where nothing cancels badly. The inputs that are
+    differenced have OUT_DIFFERENCED[split, i, input] = Σ_j G_ij ω_ij (z_i − z_j)² instead.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inputs = tl.arange(0, D)
@@ -86,12 +88,15 @@ def gradient_rows(
             r_high, r_low = tl.load(RH + at_rows), tl.load(RL + at_rows)
     signal = tl.zeros([BM], tl.float32)
     total = tl.zeros([BM, D], tl.float32)
+    slots = tl.arange(0, SLOTS)
+    total_differenced = tl.zeros([BM, SLOTS], tl.float32)
     begin = tl.program_id(1) * columns_per_split
     for start in tl.range(begin, tl.minimum(begin + columns_per_split, n), BN, num_stages=STAGES):
         columns = start + tl.arange(0, BN)
         b_high = tl.load(BH + columns[:, None] * D + inputs[None, :])
         b_low = tl.load(BL + columns[:, None] * D + inputs[None, :])
         square = split_dot(a_high, a_low, tl.trans(b_high), tl.trans(b_low))
+        square = add_squares(square, rows, columns, X, X, x_stride, x_stride, DIFFERENCED)
         G = tl.zeros([BM, BN], tl.float32)
         if S > 0:
             at_columns = columns[:, None] * S + columns_s[None, :]
@@ -104,8 +109,16 @@ def gradient_rows(
                 G += tl.load(RY + rows)[:, None] * tl.load(LY + columns)[None, :]
         k, weight = profile_and_weight(square, KERNEL)
         signal += tl.sum(G * k, 1)
-        w_high, w_low = halves(G * weight * 0.00048828125)  # 2^−11: |G| may be 2^26
+        W = G * weight
+        for input in tl.static_range(DIFFERENCED):
+            line = X + input * x_stride
+            difference = tl.load(line + rows)[:, None] - tl.load(line + columns)[None, :]
+            here = tl.sum(W * difference * difference, 1)
+            total_differenced += tl.where(slots[None, :] == input, here[:, None], 0.0)
+        w_high, w_low = halves(W * 0.00048828125)  # 2^−11: |G| may be 2^26
         total += split_dot(w_high, w_low, b_high, b_low)
     at = tl.program_id(1) * n + rows
     tl.store(SIGNAL + at, signal, mask=rows < n)
     tl.store(OUT + at[:, None] * D + inputs[None, :], total, mask=(rows < n)[:, None])
+    if DIFFERENCED > 0:
+        tl.store(OUT_DIFFERENCED + at[:, None] * SLOTS + slots[None, :], total_differenced, mask=(rows < n)[:, None])

@@ -63,7 +63,7 @@ def product(
     AH, AL, BH, BL, XA, XB, a_stride, b_stride, VH, VL, VY, ROWS, COLUMNS,
     OUT, BITS, V, INDEX, c, first, used, factor, noise, m, last, n_columns, columns_per_split, width,
     GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr,
-    KERNEL: tl.constexpr, EXACT: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr, S: tl.constexpr,
+    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr, S: tl.constexpr,
     PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -82,12 +82,12 @@ def product(
     offset = 0
     if not GATHER_COLUMNS:
         offset = tl.load(COLUMNS)
-    if EXACT:
-        nought = tl.load(AH + tl.arange(0, BM)[:, None] * D + inputs[None, :])
-        nought_columns = tl.load(BH + tl.arange(0, BN)[:, None] * D + inputs[None, :])
-    else:
+    if PRODUCTS:
         a_high = tl.load(AH + points[:, None] * D + inputs[None, :])
         a_low = tl.load(AL + points[:, None] * D + inputs[None, :])
+    else:
+        nought = tl.load(AH + tl.arange(0, BM)[:, None] * D + inputs[None, :])
+        nought_columns = tl.load(BH + tl.arange(0, BN)[:, None] * D + inputs[None, :])
     total = tl.zeros([BM, S if S > 0 else 16], tl.float32)
     total_plain = tl.zeros([BM], tl.float32)
     begin = tl.program_id(1) * columns_per_split
@@ -98,13 +98,13 @@ def product(
             columns = tl.load(COLUMNS + local, mask=local < n_columns, other=0)
         else:
             columns = tl.minimum(offset + local, last)
-        if EXACT:
-            square = tl.dot(nought, tl.trans(nought_columns))  # zero, in the layout that the product wants k in
-            square = add_squares(square, points, columns, XA, XB, a_stride, b_stride, DIM)
-        else:
+        if PRODUCTS:
             b_high = tl.load(BH + columns[:, None] * D + inputs[None, :])
             b_low = tl.load(BL + columns[:, None] * D + inputs[None, :])
             square = split_dot(a_high, a_low, tl.trans(b_high), tl.trans(b_low))
+        else:
+            square = tl.dot(nought, tl.trans(nought_columns))  # zero, in the layout that the product wants k in
+        square = add_squares(square, points, columns, XA, XB, a_stride, b_stride, DIFFERENCED)
         k = profile(square, KERNEL)
         if S > 0:
             k_high, k_low = halves(k)
@@ -122,20 +122,20 @@ def product(
 @triton.jit
 def fill(
     AH, AL, BH, BL, XA, x_stride, H, stride, factor, n,
-    KERNEL: tl.constexpr, EXACT: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
+    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """H[i, j] = factor · 256 k(x_i, x_j), rows ``stride`` numbers apart."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(1) * BM + tl.arange(0, BM)
     inputs = tl.arange(0, D)
-    if EXACT:
-        square = add_squares(tl.zeros([BM, BM], tl.float32), rows, columns, XA, XA, x_stride, x_stride, DIM)
-    else:
+    square = tl.zeros([BM, BM], tl.float32)
+    if PRODUCTS:
         a_high = tl.load(AH + rows[:, None] * D + inputs[None, :])
         a_low = tl.load(AL + rows[:, None] * D + inputs[None, :])
         b_high = tl.load(BH + columns[:, None] * D + inputs[None, :])
         b_low = tl.load(BL + columns[:, None] * D + inputs[None, :])
         square = split_dot(a_high, a_low, tl.trans(b_high), tl.trans(b_low))
+    square = add_squares(square, rows, columns, XA, XA, x_stride, x_stride, DIFFERENCED)
     inside = (rows < n)[:, None] & (columns < n)[None, :]
     tl.store(H + rows.to(tl.int64)[:, None] * stride + columns[None, :], profile(square, KERNEL) * factor, mask=inside)
 
