@@ -78,8 +78,8 @@ def main() -> None:
                 "set": name, "n": operator.n, "d": x.shape[1], "solver": solver_name, "settings": repr(solver),
                 "noise_scale": float(theta.noise_scale), "signal_scale": float(theta.signal_scale),
                 "differenced_inputs": operator._differenced, "stop_reason": result.stop_reason,
-                "converged": result.converged, "iterations": result.iterations, "epochs": result.epochs, "seconds": seconds,
-                "reported": [result.residual_mean, result.residual_probes], "true": list(true),
+                "converged": result.converged, "iterations": result.iterations, "epochs": result.epochs,
+                "seconds": seconds, "reported": [result.residual_mean, result.residual_probes], "true": list(true),
             }  # fmt: skip
             rows.append(row)
             print("  ".join(f"{key} {value}" for key, value in row.items() if key != "settings"), flush=True)

@@ -315,7 +315,7 @@ class FusedOperator(ChunkedOperator):
         return out.sum((0, 1), dtype=torch.float64)
 
     def _sums_by_products(self, left: Columns, right: Columns, symmetric: bool) -> Tensor:
-        """The same from all tiles, the sum over j of G ω [z_j, 1] on the tensor core but for inputs that are differenced."""
+        """The same from all tiles, with Σ_j G ω [z_j, 1] on the tensor core, but for inputs that are differenced."""
         points, n, tile = self._points, self.n, Tile(64, 64, 4, 2)
         d, differenced = self.x.shape[1] - points.differenced, points.differenced
         slots = triton.next_power_of_2(max(1, differenced))
