@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from warmgp import ConjugateGradients, Matern32, planner
+from warmgp import AlternatingProjections, ConjugateGradients, Matern32, planner
 from warmgp.costs import TYPICAL, Rates, epochs_seconds, exact_seconds, factor_cg_seconds, measured_rates
 from warmgp.persistence import plan_from_json, plan_to_json
 from warmgp.planner import available_memory, make_plan, operator_for
@@ -107,8 +107,9 @@ def test_a_gpu_in_float32_gets_the_fused_operator(monkeypatch: pytest.MonkeyPatc
     settings = {"device": "cuda", "memory_budget": 2**36}
     plan = make_plan(20_000, dtype="float32", **settings)
     assert plan.operator == "fused"
-    assert plan.solver == ConjugateGradients(1000, pivot_every=20)
-    assert make_plan(2_000, solver="cg", **settings).solver == ConjugateGradients(200, pivot_every=20)
+    assert plan.solver == ConjugateGradients(0, factor_after=66)
+    tight = {**settings, "memory_budget": 2 * GIB}  # no room for whole factors
+    assert make_plan(20_000, solver="cg", **tight).solver == ConjugateGradients(1000, pivot_every=20)
     assert make_plan(20_000, dtype="float64", **settings).operator == "dense"
     assert make_plan(2_000, dtype="float32", **settings).operator == "chunked"  # exact training multiplies nothing
 
@@ -157,6 +158,24 @@ def test_blocks_shrink_where_their_factors_would_not_fit() -> None:
     plan = make_plan(1_844_352, device="cpu", memory_budget=8 * 2**30)
     assert plan.solver.block_size == 288 and 2 * 8 * 1_844_352 * 288 <= 8 * 2**30
     assert make_plan(10**6, solver="ap", device="cpu", memory_budget=3 * GIB).solver.block_size == 200
+    plan = make_plan(10**6, solver=AlternatingProjections(1000), device="cpu", memory_budget=3 * GIB)
+    assert plan.solver == AlternatingProjections(200) and "Blocks of 200 rows instead of 1,000" in str(plan)
+
+
+def test_blocks_by_name_may_grow_and_given_ones_do_not() -> None:
+    plan = make_plan(5_000, solver="ap", device="cpu", memory_budget=8 * GIB)
+    assert plan.solver == AlternatingProjections(2120, grow_after=20.0, largest_block=5_000)
+    assert make_plan(10**5, solver="ap", device="cpu", memory_budget=8 * GIB).solver.largest_block == 5_368
+    assert make_plan(5_000, solver=AlternatingProjections(500), device="cpu").solver == AlternatingProjections(500)
+
+
+def test_variances_are_exact_for_few_points_where_nothing_else_is_asked_for() -> None:
+    plan = make_plan(2_500, device="cpu", memory_budget=8 * GIB)
+    assert plan.solver.name == "cg" and plan.exact_posterior and "Variances are exact" in str(plan)
+    assert not make_plan(2_501, device="cpu", memory_budget=8 * GIB).exact_posterior
+    assert not make_plan(2_000, solver="cg", device="cpu").exact_posterior
+    assert not make_plan(2_000, gradient="pathwise", device="cpu").exact_posterior
+    assert not make_plan(100, device="cpu").exact_posterior  # trained exactly
 
 
 def test_the_cost_of_a_training_by_hand() -> None:

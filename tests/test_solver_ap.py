@@ -136,6 +136,50 @@ def test_the_error_falls_in_the_norm_of_h() -> None:
     assert errors[-1] < 0.7 * errors[0]
 
 
+# -- blocks that grow ----------------------------------------------------------------------------------------------
+def low_noise() -> Problem:
+    problem = make_problem()
+    return Problem(problem.x, problem.targets, hyperparameters(3e-3, 1.0, [1.5] * 4), "matern32")
+
+
+@pytest.mark.parametrize("on_device", (False, True))
+def test_blocks_that_grow_end_in_a_direct_solve(on_device: bool) -> None:
+    """At low noise blocks of 20 make no headway in 60 epochs; grown to 160, all rows, one iteration is enough."""
+    problem = low_noise()
+    fixed = AlternatingProjections(20, on_device=on_device)
+    growing = AlternatingProjections(20, grow_after=5, on_device=on_device)
+    slow = solve(fixed, problem.operator(), problem.targets, tol=1e-6, max_epochs=60)
+    result = solve(growing, problem.operator(), problem.targets, tol=1e-6, max_epochs=60)
+    assert not slow.converged and result.converged
+    assert 15 <= result.iteration_epochs <= 24  # 5 with 20, 40 and 80 rows, checked every 8 iterations; 1 with 157
+    assert result.state.block_size == 157
+    assert max(problem.residuals(result.solution)) <= 1e-6
+
+
+def test_the_next_solve_starts_with_the_grown_blocks() -> None:
+    problem = low_noise()
+    solver = AlternatingProjections(20, grow_after=5)
+    first = solve(solver, problem.operator(), problem.targets, tol=1e-6)
+    for state in (first.state, first.state.block_size):
+        again = solve(solver, problem.operator(), problem.targets, tol=1e-6, state=state)
+        assert again.iterations == 1 and again.converged
+    assert solve(AlternatingProjections(20), problem.operator(), problem.targets, state=40).state.block_size == 20
+
+
+def test_blocks_grow_no_larger_than_they_may() -> None:
+    problem = low_noise()
+    solver = AlternatingProjections(20, grow_after=2, largest_block=50)
+    result = solve(solver, problem.operator(), problem.targets, tol=1e-9, max_epochs=12)
+    assert result.state.block_size == 50 and result.stop_reason == "budget"
+    assert not solver.may_factor(157) and solver.may_factor(50) and not AlternatingProjections(20).may_factor(20)
+
+
+@pytest.mark.parametrize("options", ({"grow_after": 0}, {"grow_after": "soon"}, {"largest_block": 0}))
+def test_options_of_growth_are_checked(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        AlternatingProjections(20, **options)  # type: ignore[arg-type]
+
+
 # -- block factors as the state ------------------------------------------------------------------------------------
 def test_a_block_is_factored_once() -> None:
     problem = make_problem(kernel="matern12")

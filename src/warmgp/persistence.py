@@ -252,6 +252,7 @@ def write_checkpoint(path: str | os.PathLike[str], state: TrainingState, random:
         # what else solvers keep belongs to the last θ and is rebuilt at the next one anyway
         "pivots": [pivots.rank, pivots.age] if pivots is not None else None,
         "spent": cg.spent,
+        "block_size": state.solver_state if isinstance(state.solver_state, int) else None,
         "learning_rate": state.solver_state.learning_rate if isinstance(state.solver_state, SGDState) else None,
         "plan": plan_to_json(plan),
         "fingerprint": mark,
@@ -275,7 +276,9 @@ def read_checkpoint(
         prior = FeaturePrior(there["frequencies"], there["sin_weights"], there["cos_weights"])
         draw = PathwiseDraw(prior, there["noise"])
     theta = tensors.get("solution_theta")
-    solver_state: Any = SGDState(content["learning_rate"]) if content["learning_rate"] is not None else None
+    solver_state: Any = content.get("block_size")
+    if content["learning_rate"] is not None:
+        solver_state = SGDState(content["learning_rate"])
     spent = content.get("spent", 0)
     if "pivots" in there:
         solver_state = CGState(Pivots(there["pivots"], *content["pivots"]), spent)

@@ -10,6 +10,7 @@
   inside the products (fused), which is as fast as reading it;
 - Adam's steps are relative for large hyperparameters, and end when the likelihood is expected to rise no more;
 - from 6,000 points training starts on a random sample of a fifth of them; from 50,000 on neighbourhoods;
+- up to 2,500 points the last solve is by a factor of H, and variances are exact;
 - random features: a quarter as many as points, between 2,000 and 16,000: m of them cost about m/n of an epoch.
 """
 
@@ -45,6 +46,14 @@ LARGE = 50_000
 SAMPLE_FROM = 6_000
 SAMPLE_SHARE = 5
 EXACT_UP_TO_ON_GPU = 8_000
+EXACT_POSTERIOR_UP_TO = 2_500
+"""Up to here variances from a factor of H, n² operations a new point, are cheap enough to have them without the error
+of 64 samples."""
+
+GROW_AFTER = 20.0
+"""Epochs of AP that cost about as much as factors of twice the block."""
+
+LARGEST_BLOCK_ON_GPU = 20_000
 GRADIENTS = ("exact", "standard", "pathwise")
 INITS = ("auto", "ones", "sample", "subset", "given")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -60,6 +69,8 @@ class Plan:
         Whether float32 is watched and left for float64 when it is not enough.
     relative_steps, settle : bool
         See :class:`warmgp.training_state.TrainingOptions`.
+    exact_posterior : bool
+        Whether the last solve is by a factor of H, from which variances are then exact.
     sample_size : int
         Points of the sample that training starts on, where ``init`` is "sample".
     estimated_seconds, estimated_bytes : float, int
@@ -84,6 +95,7 @@ class Plan:
     promote: bool = False
     relative_steps: bool = False
     settle: bool = False
+    exact_posterior: bool = False
     sample_size: int = 0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0
@@ -100,8 +112,9 @@ class Plan:
             f"{self.operator} operator in {dtype} on {self.device}."
         )
         cost = f"Estimated: {_duration(self.estimated_seconds)} and {self.estimated_bytes / 2**30:.2g} GiB."
+        exactly = "Variances are exact, from a factor of H." if self.exact_posterior else ""
         took = "" if self.took_seconds is None else f"Took {_duration(self.took_seconds)}."
-        return " ".join(part for part in (head, *self.why, cost, took) if part)
+        return " ".join(part for part in (head, *self.why, exactly, cost, took) if part)
 
 
 def make_plan(
@@ -152,6 +165,7 @@ def make_plan(
     rates = rates_for(place, kernel or Matern32(), n, d, 1 + n_probes)
     large = n >= LARGE
     given_steps = n_steps
+    factor_last = n <= EXACT_POSTERIOR_UP_TO and solver == "auto" and gradient == "auto"
     chosen, why = _solver(solver, gradient, n, d, n_probes, features, place, budget, rates)
     if gradient == "auto":
         gradient = "exact" if chosen.name == "cholesky" else "pathwise"
@@ -190,6 +204,7 @@ def make_plan(
         promote=dtype == "auto" and not exact,
         relative_steps=relative,
         settle=given_steps == "auto",
+        exact_posterior=factor_last and not exact,
         sample_size=min(n, 10_000, max(2_000, n // SAMPLE_SHARE)) if init == "sample" else 0,
     )
     needs = _bytes(plan, n, d)
@@ -236,7 +251,8 @@ def _solver(
     if solver == "cg":
         return conjugate_gradients(n, 1 + n_probes, place, budget), why
     if solver == "ap":
-        return AlternatingProjections(_block_size(n, place, budget)), why
+        largest = min(n, _largest_block(n, budget), LARGEST_BLOCK_ON_GPU if place.type == "cuda" else n)
+        return AlternatingProjections(_block_size(n, place, budget), GROW_AFTER, largest), why
     given = get_solver(solver)
     if isinstance(given, AlternatingProjections) and min(n, given.block_size) > _largest_block(n, budget):
         smaller = _largest_block(n, budget)
@@ -246,13 +262,15 @@ def _solver(
 
 
 def conjugate_gradients(n: int, columns: int, place: torch.device, budget: int) -> ConjugateGradients:
-    """Conjugate gradients as they suit n points: a whole factor on a CPU where it fits, else one of low rank.
+    """Conjugate gradients as they suit n points: a whole factor now and then where it fits, else one of low rank.
 
-    A factor costs n³/3 operations, an iteration 2n² for the product and 2n² for the factor, per column.
+    A factor costs n³/3 operations, an iteration 2n² for the product and 2n² for the factor, per column; on a GPU
+    the factor is the cheaper of the two.
     """
     most = 3 * dense_bytes(n, torch.float64)  # H, the old and the new factor, should all have to be float64
-    if place.type == "cpu" and most <= budget and n < LARGE:
-        return ConjugateGradients(0, factor_after=max(2, n // (12 * columns)))
+    if most <= budget and n < LARGE:
+        after = n // 300 if place.type == "cuda" else n // (12 * columns)
+        return ConjugateGradients(0, factor_after=max(2, after))
     return ConjugateGradients(max(100, min(1000, n // 10)), pivot_every=20)
 
 
@@ -320,7 +338,8 @@ def _bytes(plan: Plan, n: int, d: int) -> int:
         matrices += 2 * dense_bytes(n, torch.float32) if whole else 2 * 8 * n * plan.solver.preconditioner_rank
     if isinstance(plan.solver, AlternatingProjections):
         share = 2 if plan.device.type == "cuda" else 1  # there, lower triangles of inverses
-        matrices += size * n * min(n, plan.solver.block_size) // share
+        grown = plan.solver.largest_block if plan.solver.grow_after and plan.rule.max_epochs is None else None
+        matrices += size * n * min(n, grown or plan.solver.block_size) // share
     return max(matrices, 3 * dense_bytes(plan.sample_size, torch.float32)) + vectors
 
 

@@ -22,7 +22,7 @@ from warmgp.arrays import check_inputs, check_targets, check_validation, like, t
 from warmgp.checkpoint import CheckpointKeeper
 from warmgp.convergence import ConvergenceWarning, unsolved
 from warmgp.features import FeaturePrior
-from warmgp.gradient import Exact, GradientEstimator, Pathwise
+from warmgp.gradient import GradientEstimator, Pathwise
 from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel, get_kernel
@@ -104,7 +104,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     converged_ : bool
         Whether the final solve met ``tol``.
     log_marginal_likelihood_value_ : float or None
-        At the final hyperparameters and in standardised units, where training was exact.
+        At the final hyperparameters and in standardised units, where variances are exact.
 
     Examples
     --------
@@ -265,7 +265,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self.converged_ = final.converged
         self.log_marginal_likelihood_value_ = None
         factor = result.posterior.factor
-        if isinstance(self.plan_.gradient, Exact) and factor is not None:
+        if factor is not None:
             v = result.posterior.solution[:, 0]
             self.log_marginal_likelihood_value_ = log_marginal_likelihood(y, v, factor)
         if not final.converged:
@@ -303,6 +303,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             n_samples=self.n_probes,
             relative_steps=plan.relative_steps,
             settle=plan.settle,
+            exact_posterior=plan.exact_posterior,
         )
 
     def _check_settings(self) -> Kernel:
@@ -319,8 +320,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """Predictive mean at X, and with ``return_std`` or ``return_cov`` its standard deviation or covariance.
 
         Both are those of new observations; ``include_noise=False`` leaves the observation noise out. They are exact
-        for a model trained exactly. Otherwise they come from the posterior samples, and the covariance without noise
-        has rank at most ``n_probes``. The mean alone costs nothing for them.
+        for a model trained exactly, and up to 2,500 points by default. Otherwise they come from the posterior samples,
+        and the covariance without noise has rank at most ``n_probes``. The mean alone costs nothing for them.
         """
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for: the covariance has the variances")

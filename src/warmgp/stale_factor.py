@@ -27,7 +27,7 @@ class StaleFactor:
     origin : Origin
         Of the H that was factored.
     factor : Tensor, (n, n)
-        Its lower Cholesky factor L; or, where ``noise`` is given, X = σL⁻¹.
+        Its lower Cholesky factor L; or, where ``noise`` is given, X = σL⁻¹, with zeros up to a multiple of 8.
     noise : float or None
         σ, for P⁻¹ = XᵀX/σ². Products are fast on a GPU and substitution is not. No entry of X is above one, so float16
         holds it, which is precise enough for a preconditioner while the largest eigenvalue of H is below some 10⁶ σ².
@@ -60,13 +60,23 @@ class StaleFactor:
 
     def inverted(self, dtype: torch.dtype) -> StaleFactor:
         """The same preconditioner by products with X = σL⁻¹ in that dtype."""
-        noise = float(self.origin.theta.noise_scale)
-        return StaleFactor(self.origin, triangular_inverse(self.factor).mul_(noise).to(dtype), noise)
+        noise, n = float(self.origin.theta.noise_scale), self.factor.shape[0]
+        X = torch.zeros(_padded(n), _padded(n), dtype=dtype, device=self.factor.device)
+        X[:n, :n] = triangular_inverse(self.factor).mul_(noise)
+        return StaleFactor(self.origin, X, noise)
 
     def solve(self, R: Tensor) -> Tensor:
         """P⁻¹ R, (n, c)."""
         if self.noise is None:
             return solve_with_factor(self.factor, R.to(self.factor.dtype)).to(R.dtype)
+        n, c = R.shape
         scale = R.abs().amax(0).clamp_min(torch.finfo(R.dtype).tiny)  # per column: float16 has few exponents
-        half = self.factor @ (R / scale).to(self.factor.dtype)
-        return (self.factor.T @ half).to(R.dtype) * (scale / self.noise**2)
+        scaled = torch.zeros(self.factor.shape[0], _padded(c), dtype=self.factor.dtype, device=R.device)
+        scaled[:n, :c] = R / scale
+        whole = self.factor.T @ (self.factor @ scaled)
+        return whole[:n, :c].to(R.dtype) * (scale / self.noise**2)
+
+
+def _padded(n: int) -> int:
+    """The next multiple of 8: tensor cores want rows of whole 16 bytes."""
+    return -(-n // 8) * 8

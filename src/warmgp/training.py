@@ -28,7 +28,7 @@ from warmgp.hyperparameters import Hyperparameters, inverse_softplus
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.precision import PrecisionLostError, doubts
-from warmgp.solvers import SolveResult
+from warmgp.solvers import Cholesky, SolveResult
 from warmgp.solvers.ap import BlockFactors
 from warmgp.solvers.cholesky import CholeskyState
 from warmgp.training_state import Callback, StepRecord, TrainingOptions, TrainingState, settled
@@ -328,20 +328,21 @@ def finish(
             start = torch.zeros(operator.n, 1 + pathwise.n_probes, dtype=operator.dtype, device=operator.device)
             start[:, 0] = state.solution[:, 0]
     targets = pathwise.targets(operator, problem.y, draw)
-    final = options.solver.solve(
+    by_factor = options.exact_posterior and not isinstance(options.solver, Cholesky)
+    final = (Cholesky() if by_factor else options.solver).solve(
         operator,
         targets,
-        start,
+        None if by_factor else start,  # a start that is good enough would leave no factor
         rule=options.last_rule(operator.theta, targets),
         generator=generator,
-        state=state.solver_state,
+        state=None if by_factor else state.solver_state,
     )
     if final.residual_checked and max(final.residual_mean, final.residual_probes) <= options.rule.tol:
         final = replace(final, converged=True)  # if not to all that was hoped for
     if watched:
         _watch(operator, targets, final, draw, options.rule.tol)
     assert isinstance(draw.prior, FeaturePrior)
-    exact = isinstance(options.gradient, Exact) and isinstance(final.state, CholeskyState)
+    exact = (by_factor or isinstance(options.gradient, Exact)) and isinstance(final.state, CholeskyState)
     factor = final.state.factor if exact else None
     posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, exact, factor)
     return posterior, replace(final, state=_light(final.state))
@@ -381,5 +382,7 @@ def _as_it_is(operator: KernelOperator, state: TrainingState) -> tuple[Posterior
 
 
 def _light(solver_state: Any) -> Any:
-    """A solver's state without factors of one H: θ moves, and they weigh n² or n·b."""
-    return None if isinstance(solver_state, CholeskyState | BlockFactors) else solver_state
+    """A solver's state without factors of one H: θ moves, and they weigh n² or n·b. Of blocks their size is kept."""
+    if isinstance(solver_state, BlockFactors):
+        return solver_state.block_size
+    return None if isinstance(solver_state, CholeskyState) else solver_state

@@ -12,7 +12,7 @@ from torch import Tensor
 from warmgp.adam import Adam
 from warmgp.gradient import Exact, GradientEstimator
 from warmgp.hyperparameters import Hyperparameters
-from warmgp.solvers import Cholesky, ConjugateGradients, Solver, StoppingRule
+from warmgp.solvers import Cholesky, Solver, StoppingRule
 from warmgp.solvers.base import check_count, is_number
 
 LAST_SHARE = 0.1
@@ -43,6 +43,8 @@ class TrainingOptions:
         scales of inputs that do not matter get out of the way ten times sooner. The paper's steps are not relative.
     settle : bool
         Stop before ``n_steps`` once the likelihood is expected to rise no more; see :func:`settled`.
+    exact_posterior : bool
+        Do the last solve by a Cholesky factor of H and take variances from it, whatever trained.
     """
 
     solver: Solver
@@ -56,6 +58,7 @@ class TrainingOptions:
     n_samples: int = 64
     relative_steps: bool = False
     settle: bool = False
+    exact_posterior: bool = False
 
     def __post_init__(self) -> None:
         check_count("n_steps", self.n_steps, least=0)
@@ -77,7 +80,7 @@ class TrainingOptions:
         A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
         the targets is more than the posterior's standard deviation, and a few more iterations are cheap.
         """
-        if not isinstance(self.solver, ConjugateGradients) or self.solver.factor_after is None:
+        if not self.solver.may_factor(len(targets)):
             return self.rule
         largest = float(targets.square().mean(0).max().sqrt())
         return replace(self.rule, tol=min(self.rule.tol, LAST_SHARE * float(theta.noise_scale) / largest))

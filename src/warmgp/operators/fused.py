@@ -26,7 +26,7 @@ from warmgp.operators.split import PAD, Columns, Job, Tile, groups_of, largest_b
 from warmgp.operators.triton_parts import ALPHA, PROFILES
 
 LARGEST_SQUARE = 3e4  # |αz|² up to which float16 halves can hold it
-SPLIT_EPS = 2.0**-21  # rounding of a product of halves, relative to its terms
+ROUNDING = 2.0**-21  # of a squared distance by products, relative to |z|²
 LENGTH_WEIGHT = {"rbf": 1.0, "matern12": ALPHA["matern12"], "matern32": 3.0, "matern52": 5.0 / 3.0}
 """What the gradient kernel leaves out of −k′(r)/r."""
 
@@ -209,9 +209,7 @@ class FusedOperator(ChunkedOperator):
         if self.exact_distances is not None:
             return d if self.exact_distances else 0
         squares = self._z[:, self._order].square().flip(1).cumsum(1).amax(0).flip(0)  # of inputs k and after, (d,)
-        most = min(
-            LARGEST_SQUARE / self._alpha**2, 0.1 * self.noise_variance / self.signal_variance / (4.0 * SPLIT_EPS)
-        )
+        most = min(LARGEST_SQUARE / self._alpha**2, 0.1 * self.noise_variance / self.signal_variance / ROUNDING)
         needed = int((squares > most).sum())
         return needed if needed <= d // 2 else d
 
@@ -272,7 +270,7 @@ class FusedOperator(ChunkedOperator):
             )  # fmt: skip
 
         return multiply(
-            V, m, launch, lambda S: self.tile or good_tile(mine, S), factor=sign * self.signal_variance / 256.0,
+            V, m, launch, lambda S: self.tile or good_tile(mine, S, b), factor=sign * self.signal_variance / 256.0,
             noise=sign * self.noise_variance, own=own, add_to=subtract_from,
         )  # fmt: skip
 
@@ -358,10 +356,12 @@ def cannot_fuse(x: Tensor, kernel: Kernel) -> str:
     return ""
 
 
-def good_tile(points: Points, S: int) -> Tile:
-    """A tile that was measured to be good on an H200."""
+def good_tile(points: Points, S: int, columns: int) -> Tile:
+    """A tile that was measured to be good on an H200, for that many columns of the kernel."""
     if not points.has_products:
         return Tile(64, 128, 4, 3) if S <= 64 else Tile(64, 64, 4, 2)
+    if points.differenced and S <= 64 and columns <= 4096:
+        return Tile(64, 128, 4, 2)
     return Tile(64, 64, 4, 3) if points.row_high.shape[1] <= 64 else Tile(64, 32, 4, 2)
 
 

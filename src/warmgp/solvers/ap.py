@@ -8,6 +8,7 @@ run.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +17,16 @@ from torch import Tensor
 from warmgp.graphs import Recorded
 from warmgp.operators.base import KernelOperator, Origin, ranges
 from warmgp.operators.chunked import ChunkedOperator
-from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count, factor_or_raise
+from warmgp.solvers.base import (
+    Progress,
+    Solver,
+    SolveResult,
+    Stall,
+    StoppingRule,
+    check_count,
+    factor_or_raise,
+    is_number,
+)
 from warmgp.triangular import solve_with_factor
 
 
@@ -87,10 +97,18 @@ class AlternatingProjections(Solver):
     An iteration on a block of b rows applies n·b entries of H: b/n of an epoch. Blocks are contiguous in the order of
     the rows. The factors are returned as the state and reused at the same θ.
 
+    Where noise is low, blocks of a fixed size need thousands of epochs. With ``grow_after`` they double whenever a
+    solve has taken that many epochs, down to one block, which is a direct solve; the solves after it start with what
+    the last one ended with.
+
     Parameters
     ----------
     block_size : int
         Rows per block; n if larger than n.
+    grow_after : float or None
+        Epochs of one solve after which its blocks double; None for never, as in the paper.
+    largest_block : int or None
+        Rows that blocks may grow to; None for n.
     stall_epochs : float
         Without 1% of progress for that many epochs the solve gives up.
     on_device : bool or "auto"
@@ -98,6 +116,8 @@ class AlternatingProjections(Solver):
     """
 
     block_size: int = 1000
+    grow_after: float | None = None
+    largest_block: int | None = None
     stall_epochs: float = 500.0
     on_device: bool | str = "auto"
 
@@ -105,8 +125,15 @@ class AlternatingProjections(Solver):
 
     def __post_init__(self) -> None:
         check_count("block_size", self.block_size)
+        if self.largest_block is not None:
+            check_count("largest_block", self.largest_block)
+        if self.grow_after is not None and not (is_number(self.grow_after) and self.grow_after > 0):
+            raise ValueError(f"grow_after must be a positive number of epochs or None, got {self.grow_after!r}")
         if self.on_device not in (True, False, "auto"):
             raise ValueError(f'on_device must be True, False or "auto", got {self.on_device!r}')
+
+    def may_factor(self, n: int) -> bool:
+        return self.grow_after is not None and (self.largest_block is None or self.largest_block >= n)
 
     def solve(
         self,
@@ -116,20 +143,35 @@ class AlternatingProjections(Solver):
         *,
         rule: StoppingRule,
         generator: torch.Generator | None = None,
-        state: BlockFactors | None = None,
+        state: BlockFactors | int | None = None,
     ) -> SolveResult:
+        """See :meth:`Solver.solve`. ``state`` may also be the block size alone that another θ ended with."""
         progress = Progress.begin(operator, targets, start, rule)
-        b = min(self.block_size, operator.n)
-        if state is None or state.block_size != b or not state.origin.same(operator.origin):
-            state = BlockFactors(operator.origin, b)
         on_device = operator.device.type == "cuda" if self.on_device == "auto" else bool(self.on_device)
-        if on_device:
-            self._iterate_on_device(operator, progress, state)
-        else:
-            self._iterate(operator, progress, state)
-        return progress.result(state)
+        iterate = self._iterate_on_device if on_device else self._iterate
+        factors = self._factors(operator, state)
+        while True:
+            b = factors.block_size
+            larger = min(2 * b, operator.n, self.largest_block or operator.n)
+            until = math.inf
+            if self.grow_after is not None and larger > b:
+                until = progress.iteration_epochs + self.grow_after
+            iterate(operator, progress, factors, until)
+            if progress.stop_reason:
+                return progress.result(factors)
+            factors = BlockFactors(operator.origin, larger)
 
-    def _iterate(self, operator: KernelOperator, progress: Progress, state: BlockFactors) -> None:
+    def _factors(self, operator: KernelOperator, state: BlockFactors | int | None) -> BlockFactors:
+        """The factors to begin with: those of the state, or none yet."""
+        last = state.block_size if isinstance(state, BlockFactors) else state
+        size = max(self.block_size, last or 0) if self.grow_after is not None else self.block_size
+        b = min(size, operator.n)
+        if isinstance(state, BlockFactors) and state.block_size == b and state.origin.same(operator.origin):
+            return state
+        return BlockFactors(operator.origin, b)
+
+    def _iterate(self, operator: KernelOperator, progress: Progress, state: BlockFactors, until: float) -> None:
+        """Iterations until there is a reason to stop, or so many epochs are spent."""
         n, b = operator.n, state.block_size
         blocks = list(ranges(n, b))
         stall = Stall(self.stall_epochs)
@@ -145,16 +187,20 @@ class AlternatingProjections(Solver):
                 return
             if carried and progress.checked:  # r was just replaced by the true residual: survey that one
                 continue
+            if progress.iteration_epochs >= until:
+                return
             step = solve_with_factor(state.get(operator, worst_block, rows), progress.r[rows])
             progress.v[rows] += step
             progress.r -= operator.columns_matmul(rows, step)
             progress.count(cost)
 
-    def _iterate_on_device(self, operator: KernelOperator, progress: Progress, state: BlockFactors) -> None:
+    def _iterate_on_device(
+        self, operator: KernelOperator, progress: Progress, state: BlockFactors, until: float
+    ) -> None:
         n, b = operator.n, state.block_size
         blocks = -(-n // b)
         cost = b / n  # of all but a short last block
-        check_every = max(8, blocks // 64)
+        check_every = max(min(8, blocks), blocks // 64)
         stall = Stall(self.stall_epochs)
         padded = progress.r.new_zeros(2, blocks * b, progress.r.shape[1])
         r, v = padded[0], padded[1]  # whole blocks; zero beyond n
@@ -185,6 +231,8 @@ class AlternatingProjections(Solver):
             if progress.r.data_ptr() != r.data_ptr():  # replaced by the true residual
                 r[:n] = progress.r
                 progress.r = r[:n]
+            if progress.iteration_epochs >= until:
+                return
             inverses = state.all_inverses(operator)
             rows_done.zero_()
             count = progress.affordable(cost, check_every)

@@ -302,6 +302,10 @@ class Solver(ABC):
 
     name: str
 
+    def may_factor(self, n: int) -> bool:
+        """Whether it comes to a whole factor of H where iterations take long: then a low tolerance costs little."""
+        return False
+
     @abstractmethod
     def solve(
         self,

@@ -79,6 +79,9 @@ class ConjugateGradients(Solver):
         if self.factor_after is not None:
             check_count("factor_after", self.factor_after)
 
+    def may_factor(self, n: int) -> bool:
+        return self.factor_after is not None
+
     def solve(
         self,
         operator: KernelOperator,
