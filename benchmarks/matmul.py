@@ -2,7 +2,9 @@
 
     python -m benchmarks.matmul --out benchmarks/results/matmul-h200.json
 
-One run times the fused operator, the stored one and chunked torch on the same inputs, for V of 65 columns. An error
+One run times the fused operator, the stored one and chunked torch on the same inputs, for V of 65 columns; and the block
+products of alternating projections (1,000 columns of H, subtracted in place) up to 1,844,352 points, with none, one and
+three inputs that spread so widely at low noise that they have to be differenced. An error
 above 1e-5 of |HV| makes a result invalid: it is printed as such and the exit code is 1. The two numbers of the
 roofline, per kernel entry with 65 columns: tensor-core operations 2·(3·64 + 3·D) on float16 halves (D inputs, padded;
 none where distances are exact), against the rate of a large float16 product measured in the same run; and two
@@ -29,11 +31,23 @@ from warmgp.operators.split import Tile
 from warmgp.operators.stored import StoredOperator
 
 SHAPES = ((13_500, 26), (43_945, 20), (100_000, 11), (391_387, 3))
+BLOCKS = ((13_500, 26, 0), (43_945, 20, 0), (1_844_352, 11, 0), (1_844_352, 11, 1), (1_844_352, 11, 3))
+"""Points, inputs, and how many of those are wide, of the block products."""
+
 COLUMNS = 65
 BOUND = 1e-5
 TILES = [
     Tile(rows, columns, warps, stages)
-    for rows, columns, warps in ((64, 64, 4), (64, 32, 4), (64, 128, 4), (128, 64, 8), (128, 64, 4), (128, 128, 8))
+    for rows, columns, warps in (
+        (64, 64, 4),
+        (64, 32, 4),
+        (64, 128, 4),
+        (128, 64, 8),
+        (128, 64, 4),
+        (128, 128, 8),
+        (32, 64, 4),
+        (32, 128, 4),
+    )
     for stages in (2, 3)
 ]
 
@@ -144,11 +158,45 @@ def measure(n: int, d: int, rates: dict[str, float], tune: bool) -> list[dict]:
     return results
 
 
+def measure_block(n: int, d: int, wide: int, tune: bool) -> list[dict]:
+    """R −= H[:, block] W for a block of 1,000, as in an iteration of alternating projections."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(n, d, generator=generator)
+    x[:, :wide] *= 10.0
+    noise = 0.03 if wide else 0.1
+    theta = Hyperparameters.from_vector(torch.cat([torch.tensor([noise, 1.0]), torch.full((d,), 2.0)]))
+    x, R = x.cuda(), torch.randn(n, COLUMNS, generator=generator).cuda()
+    W, first = torch.randn(1000, COLUMNS, generator=generator).cuda(), torch.tensor([5000], device="cuda")
+    some = torch.arange(0, n, max(1, n // 512), device="cuda")[:512]
+    double = ChunkedOperator(torch.cat([x[some], x[5000:6000]]).double(), Matern32(), theta)
+    truth = double.columns_matmul(slice(len(some), len(some) + 1000), W.double())[: len(some)]
+    results = []
+    for tile in [None, *(TILES if tune else [])]:
+        operator = FusedOperator(x, Matern32(), theta, tile=tile)
+        try:
+            ms = milliseconds(lambda operator=operator: operator.subtract_columns(R, first, W))
+        except triton.runtime.errors.OutOfResources:
+            print(f"{tile} does not fit")
+            continue
+        out = torch.zeros(n, COLUMNS, device="cuda")
+        operator.subtract_columns(out, first, W)
+        own = ((some >= 5000) & (some < 6000))[:, None]  # with noise here, and not in the truth
+        off = torch.where(own, 0.0, out[some].double() + truth)
+        row = {
+            "n": n, "d": d, "what": f"fused subtract_columns, {operator._differenced} differenced", "ms": ms,
+            "ps_per_entry": ms * 1e9 / n / 1000, "error": float(off.norm() / truth.norm()),
+        }  # fmt: skip
+        results.append(row | ({"tile": str(tile)} if tile else {}))
+        print(*results[-1].values(), flush=True)
+    return results
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--tune", action="store_true", help="also time every tile shape")
-    parser.add_argument("--shapes", type=int, nargs="*", help="indices of the shapes to run; default all")
+    parser.add_argument("--shapes", type=int, nargs="*", help="indices of the shapes to run; default all and blocks")
+    parser.add_argument("--blocks", action="store_true", help="block products, too, where shapes are given")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("this benchmark needs a CUDA device")
@@ -156,6 +204,8 @@ def main() -> None:
     print(json.dumps(rates), flush=True)
     shapes = SHAPES if arguments.shapes is None else [SHAPES[i] for i in arguments.shapes]
     results = [row for n, d in shapes for row in measure(n, d, rates, arguments.tune)]
+    if arguments.shapes is None or arguments.blocks:
+        results += [row for block in BLOCKS for row in measure_block(*block, arguments.tune)]
     machine = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
@@ -168,7 +218,7 @@ def main() -> None:
         )
     for row in results:
         print(
-            f"{row['n']:>8,} x {row['d']:<3} {row['what']:<28} {row['ms']:9.3f} ms {row['ps_per_entry']:7.3f} ps/entry"
+            f"{row['n']:>8,} x {row['d']:<3} {row['what']:<40} {row['ms']:9.3f} ms {row['ps_per_entry']:7.3f} ps/entry"
             + (f"  error {row['error']:.1e}" if "error" in row else "")
             + (f"  {row['over_roofline']:.2f} x roofline" if "over_roofline" in row else "")
             + ("" if row.get("error", 0.0) <= BOUND else "  INVALID")
