@@ -2,9 +2,9 @@
 
     python -m benchmarks.matmul --out benchmarks/results/matmul-h200.json
 
-One run times the fused operator, the stored one and chunked torch on the same inputs, for V of 65 columns; and the block
-products of alternating projections (1,000 columns of H, subtracted in place) up to 1,844,352 points, with none, one and
-three inputs that spread so widely at low noise that they have to be differenced. An error
+One run times the fused operator, the stored one and chunked torch on the same inputs, for V of 65 columns; and the
+block products of alternating projections (1,000 columns of H, subtracted in place) up to 1,844,352 points, with none,
+one and three inputs that spread so widely at low noise that they have to be differenced. An error
 above 1e-5 of |HV| makes a result invalid: it is printed as such and the exit code is 1. The two numbers of the
 roofline, per kernel entry with 65 columns: tensor-core operations 2·(3·64 + 3·D) on float16 halves (D inputs, padded;
 none where distances are exact), against the rate of a large float16 product measured in the same run; and two
