@@ -138,8 +138,21 @@ def test_subtracting_columns_from_a_place_on_the_device(kind: str) -> None:
     for this in (operator, DenseOperator(operator.x, operator.kernel, operator.theta)):
         R = columns(130, 5, seed=4)
         left = R.clone().to(DEVICE)
-        this.subtract_columns(left, first, W.to(DEVICE))
-        close(left, R.double() - H[:, 108:] @ W[:22].double())
+        squares = torch.full((130,), 7.0, device=DEVICE)
+        this.subtract_columns(left, first, W.to(DEVICE), squares)
+        expected = R.double() - H[:, 108:] @ W[:22].double()
+        close(left, expected)
+        close(squares, expected.square().sum(1))
+
+
+@pytest.mark.parametrize("c", [1, 17, pytest.param(129, marks=SLOW)])
+@KINDS
+def test_squares_of_all_groups_of_columns(kind: str, c: int) -> None:
+    operator, H = problem(kind, "matern32", 67, 4)
+    W, R = columns(20, c), columns(67, c, seed=4)
+    left, squares = R.clone().to(DEVICE), torch.full((67,), 7.0, device=DEVICE)
+    operator.subtract_columns(left, torch.tensor([40], device=DEVICE), W.to(DEVICE), squares)
+    close(squares, (R.double() - H[:, 40:60] @ W.double()).square().sum(1))
 
 
 @pytest.mark.parametrize("m", [0, 1, 70])

@@ -141,13 +141,16 @@ class KernelOperator(ABC):
     def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
         """H[:, index] W, for W of (b, c); returns (n, c)."""
 
-    def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor) -> None:
+    def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor, squares: Tensor | None = None) -> None:
         """R ← R − H[:, first : first + b] W for W of (b, c), with ``first`` on the device: nothing is transferred.
 
-        ``first`` is a multiple of b. Where the block runs over the end, W must be zero there.
+        ``first`` is a multiple of b. Where the block runs over the end, W must be zero there. ``squares`` (n,) receives
+        the sum of squares of every row of the new R.
         """
         index = (first + torch.arange(W.shape[0], device=self.device)).clamp_max_(self.n - 1)
         R -= self.columns_matmul(index, W)
+        if squares is not None:
+            torch.sum(R.square(), 1, out=squares)
 
     @abstractmethod
     def block(self, index: Index) -> Tensor:

@@ -136,11 +136,11 @@ class FusedOperator(ChunkedOperator):
             out.index_add_(0, index, W, alpha=self.noise_variance)
         return out
 
-    def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor) -> None:
+    def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor, squares: Tensor | None = None) -> None:
         if self.dtype == torch.float64:
-            super().subtract_columns(R, first, W)
+            super().subtract_columns(R, first, W, squares)
             return
-        self._product(W, first=first, subtract_from=R)
+        self._product(W, first=first, subtract_from=R, squares=squares)
 
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
         if x_new.shape[0] == 0:
@@ -239,8 +239,9 @@ class FusedOperator(ChunkedOperator):
         first: Tensor | None = None,
         own: Tensor | None = None,
         subtract_from: Tensor | None = None,
+        squares: Tensor | None = None,
     ) -> Tensor:
-        """K[rows, columns] V + noise · V[own], or that of H subtracted from something.
+        """K[rows, columns] V + noise · V[own], or that of H subtracted from something, and its ``squares`` by row.
 
         Rows are of ``points`` (default: the training inputs), all of them or those at ``rows``. Columns are training
         inputs: those at ``columns``, or as many as V has rows, from ``first`` on.
@@ -264,14 +265,14 @@ class FusedOperator(ChunkedOperator):
                 mine.lines, its.lines, mine.lines.shape[1], its.lines.shape[1],
                 group.high, group.low, group.single,
                 self._nought if rows is None else rows, start,
-                job.out, *job.epilogue, m, its.n - 1, b, job.columns_per_split, group.width,
+                job.squares, job.out, *job.epilogue, m, its.n - 1, b, job.columns_per_split, group.width,
                 GATHER_ROWS=rows is not None, GATHER_COLUMNS=columns is not None,
                 KERNEL=PROFILES[self.kernel.name], **mine.distances, **job.options,
             )  # fmt: skip
 
         return multiply(
             V, m, launch, lambda S: self.tile or good_tile(mine, S, b), factor=sign * self.signal_variance / 256.0,
-            noise=sign * self.noise_variance, own=own, add_to=subtract_from,
+            noise=sign * self.noise_variance, own=own, add_to=subtract_from, squares=squares,
         )  # fmt: skip
 
     def _product64(self, V: Tensor, mine: Points, rows: Tensor | None, gather: bool, start: Tensor) -> Tensor:

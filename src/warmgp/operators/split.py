@@ -97,12 +97,14 @@ class Job:
     tile: Tile
     grid: tuple[int, int]
     columns_per_split: int
+    squares: Tensor  # by row of the result, or anything where they are not wanted
     out: Tensor  # the result itself (m, c), or partial products (splits, m, width)
     epilogue: tuple[
         Tensor, Tensor, Tensor, int, int, int, float, float
     ]  # BITS, V, INDEX, c, first, used, factor, noise
     final: bool
     add: bool
+    count_squares: int  # 0: no; 1: as the first group; 2: added to those of other groups
     noise: int  # 0: none; 1: own rows by index; 2: own rows are those of the block of columns
 
     @property
@@ -111,6 +113,7 @@ class Job:
         tile, group = self.tile, self.group
         return {
             "S": group.size, "PLAIN": group.plain, "FINAL": self.final, "ADD": self.add, "NOISE": self.noise,
+            "SQUARES": self.count_squares,
             "BM": tile.rows, "BN": tile.columns, "STAGES": tile.stages, "num_warps": tile.warps,
         }  # fmt: skip
 
@@ -125,10 +128,12 @@ def multiply(
     noise: float = 0.0,
     own: Tensor | None = None,
     add_to: Tensor | None = None,
+    squares: Tensor | None = None,
 ) -> Tensor:
     """factor · product / scale + noise · V[own], (m, c): every group of columns, parts added in a fixed order.
 
-    With ``add_to`` (m, c) the result is added to it in place, and ``own`` rows are those of the block of columns.
+    With ``add_to`` (m, c) the result is added to it in place, and ``own`` rows are those of the block of columns;
+    ``squares`` (m,) then receives the sums of squares of the new rows.
     """
     V = V.contiguous()
     b, c = V.shape
@@ -144,7 +149,13 @@ def multiply(
         epilogue = (bits, V, bits if own is None else own, c, group.first, group.used, factor, noise)
         parts = out if final else torch.empty(splits, m, group.width, device=V.device)
         way = 2 if add_to is not None else int(own is not None)
-        launch(Job(group, tile, (row_tiles, splits), per_split, parts, epilogue, final, add_to is not None, way))
+        count_squares = 0 if squares is None else 1 if group.first == 0 else 2
+        launch(
+            Job(
+                group, tile, (row_tiles, splits), per_split, bits if squares is None else squares, parts, epilogue,
+                final, add_to is not None, count_squares, way,
+            )
+        )  # fmt: skip
         if not final:
             triton_columns.combine[(triton.cdiv(m, 4),)](
                 parts, *epilogue, out, m, group.width, splits,

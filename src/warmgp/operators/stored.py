@@ -61,11 +61,13 @@ class StoredOperator(FusedOperator):
             return self._stored_product(W, first, align=math.gcd(index.start, 16) if index.start else 16)
         return super().columns_matmul(index, W)
 
-    def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor) -> None:
+    def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor, squares: Tensor | None = None) -> None:
         # first is a multiple of the block's size
-        self._stored_product(W, first, align=math.gcd(W.shape[0], 16), subtract_from=R)
+        self._stored_product(W, first, align=math.gcd(W.shape[0], 16), subtract_from=R, squares=squares)
 
-    def _stored_product(self, V: Tensor, first: Tensor, align: int, subtract_from: Tensor | None = None) -> Tensor:
+    def _stored_product(
+        self, V: Tensor, first: Tensor, align: int, subtract_from: Tensor | None = None, squares: Tensor | None = None
+    ) -> Tensor:
         """H[:, first : first + len(V)] V, or that subtracted from something; ``align`` divides ``first``."""
         self._check(V)
         H, b = self.H, V.shape[0]
@@ -76,10 +78,11 @@ class StoredOperator(FusedOperator):
             group = job.group
             triton_products.stored_product[job.grid](
                 H, H.stride(0), gain, group.high, group.low, group.single, first,
-                job.out, *job.epilogue, self.n, b, job.columns_per_split, group.width,
+                job.squares, job.out, *job.epilogue, self.n, b, job.columns_per_split, group.width,
                 ALIGN=align, **job.options,
             )  # fmt: skip
 
         return multiply(
-            V, self.n, launch, lambda S: self.tile or Tile(128, 32, 4, 4), factor=sign / gain, add_to=subtract_from
-        )
+            V, self.n, launch, lambda S: self.tile or Tile(128, 32, 4, 4), factor=sign / gain, add_to=subtract_from,
+            squares=squares,
+        )  # fmt: skip

@@ -14,14 +14,16 @@ from warmgp.operators.triton_parts import LN2, add_squares, halves, profile, sca
 
 @triton.jit
 def store_result(
-    total, total_plain, rows, offset, n_columns, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
-    FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, S: tl.constexpr, PLAIN: tl.constexpr,
+    total, total_plain, rows, offset, n_columns, SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
+    FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr, S: tl.constexpr,
+    PLAIN: tl.constexpr,
 ):  # fmt: skip
     """The end of a product: partial sums as OUT[split, i, :], or, where ``FINAL``, what ``combine`` would make of them,
 
         OUT[i, first + column] (+)= factor/scale · total (+ noise · V[own row]).
 
-    ``NOISE`` 1: the own rows of V are INDEX; 2: they are i − offset, where there is such a row.
+    ``NOISE`` 1: the own rows of V are INDEX; 2: they are i − offset, where there is such a row. ``SQUARES`` 1: SUMS[i]
+    is the sum of squares of what was stored in row i; 2: that is added to it.
     """
     if not FINAL:
         out = OUT + (tl.program_id(1) * m + rows) * width
@@ -38,6 +40,7 @@ def store_result(
         else:
             own = rows - offset
             has_own = inside & (own >= 0) & (own < n_columns)
+        squares = tl.zeros([rows.shape[0]], tl.float32)
         if PLAIN:
             plain = total_plain * (factor / scale_of(tl.load(BITS + first)))
             if NOISE > 0:
@@ -45,6 +48,7 @@ def store_result(
             if ADD:
                 plain += tl.load(OUT + rows * c + first, mask=inside, other=0.0)
             tl.store(OUT + rows * c + first, plain, mask=inside)
+            squares += plain * plain
         if S > 0:
             columns = PLAIN + tl.arange(0, S)
             valid = (columns < used)[None, :]
@@ -56,15 +60,22 @@ def store_result(
             if ADD:
                 total += tl.load(OUT + at, mask=inside[:, None] & valid, other=0.0)
             tl.store(OUT + at, total, mask=inside[:, None] & valid)
+            if SQUARES > 0:
+                total = tl.where(valid, total, 0.0)
+                squares += tl.sum(total * total, 1)
+        if SQUARES == 2:
+            squares += tl.load(SUMS + rows, mask=inside, other=0.0)
+        if SQUARES > 0:
+            tl.store(SUMS + rows, squares, mask=inside)
 
 
 @triton.jit
 def product(
     AH, AL, BH, BL, XA, XB, a_stride, b_stride, VH, VL, VY, ROWS, COLUMNS,
-    OUT, BITS, V, INDEX, c, first, used, factor, noise, m, last, n_columns, columns_per_split, width,
+    SUMS, OUT, BITS, V, INDEX, c, first, used, factor, noise, m, last, n_columns, columns_per_split, width,
     GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr,
     KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr, S: tl.constexpr,
-    PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr,
+    PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """OUT[split, i, :] = 256 Σ_j k(a_i, b_j) [VY_j, V_j] over the split's columns; rows of OUT have ``width`` numbers.
@@ -114,8 +125,8 @@ def product(
         if PLAIN:
             total_plain += tl.sum(k * tl.load(VY + local)[None, :], 1)
     store_result(
-        total, total_plain, rows, offset, n_columns, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
-        FINAL, ADD, NOISE, S, PLAIN,
+        total, total_plain, rows, offset, n_columns, SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
+        FINAL, ADD, NOISE, SQUARES, S, PLAIN,
     )  # fmt: skip
 
 
@@ -143,9 +154,9 @@ def fill(
 @triton.jit
 def stored_product(
     H, stride, gain, VH, VL, VY, COLUMNS,
-    OUT, BITS, V, INDEX, c, first, used, factor, noise, m, n_columns, columns_per_split, width,
+    SUMS, OUT, BITS, V, INDEX, c, first, used, factor, noise, m, n_columns, columns_per_split, width,
     ALIGN: tl.constexpr, S: tl.constexpr, PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr,
-    NOISE: tl.constexpr,
+    NOISE: tl.constexpr, SQUARES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Like :func:`product` with gain · H read from memory instead of 256 k.
@@ -172,8 +183,8 @@ def stored_product(
         if PLAIN:
             total_plain += tl.sum(h * tl.load(VY + local)[None, :], 1)
     store_result(
-        total, total_plain, rows, offset, n_columns, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
-        FINAL, ADD, NOISE, S, PLAIN,
+        total, total_plain, rows, offset, n_columns, SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
+        FINAL, ADD, NOISE, SQUARES, S, PLAIN,
     )  # fmt: skip
 
 

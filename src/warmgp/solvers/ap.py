@@ -206,18 +206,19 @@ class AlternatingProjections(Solver):
         r, v = padded[0], padded[1]  # whole blocks; zero beyond n
         r[:n], v[:n] = progress.r, progress.v
         progress.r, progress.v = r[:n], v[:n]
+        squares = r.square().sum(1)  # by row, (blocks · b,)
         sizes = torch.full((blocks,), b, device=r.device)
         sizes[-1] = n - (blocks - 1) * b
         rows_done = torch.zeros(1, dtype=torch.int64, device=r.device)
         places = _places_in_triangle(b, r.device)
 
         def iteration() -> None:
-            worst = torch.linalg.vector_norm(r.view(blocks, -1), dim=1).argmax(0, keepdim=True)
+            worst = squares.view(blocks, b).sum(1).argmax(0, keepdim=True)
             r_block = r.view(blocks, b, -1).index_select(0, worst)[0]
             inverse = inverses.index_select(0, worst)[0].index_select(0, places).view(b, b)
             step = inverse @ r_block  # (b, c)
             v.view(blocks, b, -1).index_add_(0, worst, step[None])
-            operator.subtract_columns(r[:n], worst * b, step)
+            operator.subtract_columns(r[:n], worst * b, step, squares[:n])
             rows_done.add_(sizes.index_select(0, worst))
 
         run = Recorded(iteration, operator)
@@ -231,6 +232,7 @@ class AlternatingProjections(Solver):
             if progress.r.data_ptr() != r.data_ptr():  # replaced by the true residual
                 r[:n] = progress.r
                 progress.r = r[:n]
+                torch.sum(r.square(), 1, out=squares)
             if progress.iteration_epochs >= until:
                 return
             inverses = state.all_inverses(operator)
