@@ -18,7 +18,7 @@ tests tests/test_fused.py -k "not (products or odd or float64 or tiles)" > "$log
 for test in $first $second $third $fourth; do wait "$test" || { echo "FAILED: tests"; failed=1; }; done
 tail -n 25 "$logs"/*
 limit=150 run python -m benchmarks.matmul --out "$out/matmul-h200.json"
-limit=150 run python -m benchmarks.fit pol --methods cg-factor cg-fused ap-fused gpytorch-default gpytorch-matched exact \
+limit=150 run python -m benchmarks.fit pol --methods cg-factor cg-fused ap-fused default gpytorch-default gpytorch-matched exact \
     --factor-after 45 --out "$out/fit-pol-h200.json"
 limit=100 run python -m benchmarks.residuals --out "$out/residuals-h200.json"
 limit=100 run python -m benchmarks.predict pol --out "$out/predict-pol-h200.json"
