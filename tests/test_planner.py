@@ -156,16 +156,21 @@ def test_blocks_shrink_where_their_factors_would_not_fit() -> None:
     assert make_plan(60_000, device="cpu", memory_budget=8 * GIB).solver.block_size == 1000
     assert make_plan(5_000, solver="ap", device="cpu", memory_budget=8 * GIB).solver.block_size == 2120
     plan = make_plan(1_844_352, device="cpu", memory_budget=8 * 2**30)
-    assert plan.solver.block_size == 288 and 2 * 8 * 1_844_352 * 288 <= 8 * 2**30
-    assert make_plan(10**6, solver="ap", device="cpu", memory_budget=3 * GIB).solver.block_size == 200
+    assert plan.solver.block_size == 192 and 3 * 8 * 1_844_352 * 192 <= 8 * 2**30
+    assert make_plan(10**6, solver="ap", device="cpu", memory_budget=3 * GIB).solver.block_size == 128
     plan = make_plan(10**6, solver=AlternatingProjections(1000), device="cpu", memory_budget=3 * GIB)
-    assert plan.solver == AlternatingProjections(200) and "Blocks of 200 rows instead of 1,000" in str(plan)
+    assert plan.solver == AlternatingProjections(128) and "Blocks of 128 rows instead of 1,000" in str(plan)
 
 
 def test_blocks_by_name_may_grow_and_given_ones_do_not() -> None:
     plan = make_plan(5_000, solver="ap", device="cpu", memory_budget=8 * GIB)
     assert plan.solver == AlternatingProjections(2120, grow_after=20.0, largest_block=5_000)
-    assert make_plan(10**5, solver="ap", device="cpu", memory_budget=8 * GIB).solver.largest_block == 5_368
+    assert make_plan(10**5, solver="ap", device="cpu", memory_budget=8 * GIB).solver.largest_block == 3_576
+    plan = make_plan(10**5, solver=AlternatingProjections(1000, grow_after=5), device="cpu", memory_budget=8 * GIB)
+    assert plan.solver == AlternatingProjections(1000, grow_after=5, largest_block=3_576)
+    assert make_plan(10**5, solver=plan.solver, device="cpu", max_epochs=6.0).estimated_bytes > 8 * 10**5 * 3_576
+    fixed = make_plan(10**5, solver=plan.solver, device="cpu", max_epochs=5.0)  # ends before blocks would grow
+    assert fixed.estimated_bytes < 3 * 10**9
     assert make_plan(5_000, solver=AlternatingProjections(500), device="cpu").solver == AlternatingProjections(500)
 
 
@@ -173,6 +178,7 @@ def test_variances_are_exact_for_few_points_where_nothing_else_is_asked_for() ->
     plan = make_plan(2_500, device="cpu", memory_budget=8 * GIB)
     assert plan.solver.name == "cg" and plan.exact_posterior and "Variances are exact" in str(plan)
     assert not make_plan(2_501, device="cpu", memory_budget=8 * GIB).exact_posterior
+    assert not make_plan(2_500, device="cpu", memory_budget=60 * 10**6).exact_posterior  # no room for the factor
     assert not make_plan(2_000, solver="cg", device="cpu").exact_posterior
     assert not make_plan(2_000, gradient="pathwise", device="cpu").exact_posterior
     assert not make_plan(100, device="cpu").exact_posterior  # trained exactly

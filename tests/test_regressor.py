@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from warmgp import RBF, AlternatingProjections, ConvergenceWarning, GPRegressor, Hyperparameters
+from warmgp import (
+    RBF,
+    AlternatingProjections,
+    ConjugateGradients,
+    ConvergenceWarning,
+    GPRegressor,
+    Hyperparameters,
+    Pathwise,
+)
 from warmgp.datasets import surface
 
 FAST = {"n_steps": 5, "n_features": 200, "n_probes": 8, "random_state": 0}
@@ -84,6 +94,20 @@ def test_a_small_iterative_model_has_exact_variances_by_default() -> None:
     np.testing.assert_allclose(found_std, std * y.std(), rtol=1e-4)
     assert model.log_marginal_likelihood_value_ == pytest.approx(twin.log_marginal_likelihood_value_, rel=1e-4)
     assert model.sample_y(X_new).shape == (50, 1)  # the functions of training are there, too
+
+
+def test_without_a_factor_variances_come_from_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object, **options: object) -> None:
+        raise torch.linalg.LinAlgError("H is not positive definite")
+
+    X, y = data(120)
+    model = GPRegressor(n_steps=3, n_probes=8, random_state=0, device="cpu")
+    plan = replace(model._make_plan(120, 2), solver=ConjugateGradients(), gradient=Pathwise(8, 200))
+    monkeypatch.setattr(GPRegressor, "_make_plan", lambda self, n, d: replace(plan, exact_posterior=True))
+    monkeypatch.setattr("warmgp.training.Cholesky.solve", fails)
+    model.fit(X, y)
+    assert model.converged_ and not model.plan_.exact_posterior and not model._posterior.exact
+    assert model.predict(X, return_std=True)[1].shape == (120,)
 
 
 def test_attributes_and_history() -> None:

@@ -17,6 +17,7 @@ from solver_problems import (
     one_thread,  # noqa: F401
     solve,
 )
+from warmgp import ChunkedOperator, Matern32
 from warmgp.solvers import AlternatingProjections
 
 
@@ -154,6 +155,20 @@ def test_blocks_that_grow_end_in_a_direct_solve(on_device: bool) -> None:
     assert 15 <= result.iteration_epochs <= 24  # 5 with 20, 40 and 80 rows, checked every 8 iterations; 1 with 157
     assert result.state.block_size == 157
     assert max(problem.residuals(result.solution)) <= 1e-6
+
+
+@pytest.mark.parametrize("on_device", (False, True))
+def test_grown_blocks_are_safe_in_float32(on_device: bool) -> None:
+    """Their factors are float64; in float32 they would be wrong by more than they are worth, and solves diverge."""
+    x = torch.randn(600, 2, generator=torch.Generator().manual_seed(0))
+    targets = torch.randn(600, 3, generator=torch.Generator().manual_seed(1))
+    solver = AlternatingProjections(50, grow_after=5, on_device=on_device)
+    for noise, tol in ((0.01, 0.01), (0.003, 0.06)):  # about as far as float32 products go
+        operator = ChunkedOperator(x, Matern32(), hyperparameters(noise, 1.0, [1.0, 1.0]))
+        result = solve(solver, operator, targets, tol=tol, max_epochs=60)
+        assert result.converged and result.state.block_size == 600
+        again = solve(solver, operator, targets, tol=tol, max_epochs=60, state=600)
+        assert again.converged and again.iterations <= 4
 
 
 def test_the_next_solve_starts_with_the_grown_blocks() -> None:

@@ -401,3 +401,25 @@ class Short(ConjugateGradients):
 
     def solve(self, operator: KernelOperator, targets: Tensor, *rest: object, **more: object) -> SolveResult:
         return SolveResult(torch.zeros_like(targets), 0.005, 0.005, True, 1, 1.0, 0.0, False, "stagnated", 0.0)
+
+
+# -- the last solve's rule -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("solver", "budget", "refined"),
+    [
+        (ConjugateGradients(20), None, False),
+        (ConjugateGradients(0, factor_after=5), None, True),
+        (ConjugateGradients(0, factor_after=5), 10.0, False),  # a budget is a budget
+        (AlternatingProjections(20), None, False),
+        (AlternatingProjections(20, grow_after=5), None, True),
+        (AlternatingProjections(20, grow_after=5), 10.0, False),
+        (AlternatingProjections(20, grow_after=5, largest_block=40), None, False),
+    ],
+)
+def test_the_last_solve_goes_below_the_noise_where_that_is_cheap(
+    solver: Solver, budget: float | None, refined: bool
+) -> None:
+    theta, targets = Hyperparameters(1e-3, 1.0, [1.0, 1.0]), torch.full((60, 3), 2.0)
+    rule = options(solver, rule=StoppingRule(0.01, budget)).last_rule(theta, targets)
+    assert rule.tol == pytest.approx(0.1 * 1e-3 / 2.0 if refined else 0.01)
+    assert rule.max_epochs == budget

@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import os
 import re
@@ -166,6 +167,7 @@ def make_plan(
     large = n >= LARGE
     given_steps = n_steps
     factor_last = n <= EXACT_POSTERIOR_UP_TO and solver == "auto" and gradient == "auto"
+    factor_last = factor_last and 3 * dense_bytes(n, torch.float64) <= budget
     chosen, why = _solver(solver, gradient, n, d, n_probes, features, place, budget, rates)
     if gradient == "auto":
         gradient = "exact" if chosen.name == "cholesky" else "pathwise"
@@ -254,10 +256,13 @@ def _solver(
         largest = min(n, _largest_block(n, budget), LARGEST_BLOCK_ON_GPU if place.type == "cuda" else n)
         return AlternatingProjections(_block_size(n, place, budget), GROW_AFTER, largest), why
     given = get_solver(solver)
-    if isinstance(given, AlternatingProjections) and min(n, given.block_size) > _largest_block(n, budget):
-        smaller = _largest_block(n, budget)
-        why.append(f"Blocks of {smaller:,} rows instead of {given.block_size:,}, whose factors would not fit.")
-        given = replace(given, block_size=smaller)
+    if isinstance(given, AlternatingProjections):
+        largest = min(n, _largest_block(n, budget))
+        if min(n, given.block_size) > largest:
+            why.append(f"Blocks of {largest:,} rows instead of {given.block_size:,}, whose factors would not fit.")
+            given = replace(given, block_size=largest)
+        if given.grow_after is not None:
+            given = replace(given, largest_block=min(largest, given.largest_block or largest))
     return given, why
 
 
@@ -298,8 +303,8 @@ def _block_size(n: int, place: torch.device, budget: int) -> int:
 
 
 def _largest_block(n: int, budget: int) -> int:
-    """Rows per block of AP whose factors, in float64, take half of the memory; at least 64."""
-    return max(64, budget // (2 * 8 * n) // 8 * 8)
+    """Rows per block of AP whose factors, in float64, take a third of the memory, as do a block and its factor."""
+    return max(64, min(budget // (3 * 8 * n), math.isqrt(budget // (6 * 8))) // 8 * 8)
 
 
 # -- estimates -------------------------------------------------------------------------------------------------------
@@ -337,10 +342,16 @@ def _bytes(plan: Plan, n: int, d: int) -> int:
         # a new factor is made beside the old one
         matrices += 2 * dense_bytes(n, torch.float32) if whole else 2 * 8 * n * plan.solver.preconditioner_rank
     if isinstance(plan.solver, AlternatingProjections):
-        share = 2 if plan.device.type == "cuda" else 1  # there, lower triangles of inverses
-        grown = plan.solver.largest_block if plan.solver.grow_after and plan.rule.max_epochs is None else None
-        matrices += size * n * min(n, grown or plan.solver.block_size) // share
+        matrices += _block_bytes(plan.solver, plan.rule, n, size)
     return max(matrices, 3 * dense_bytes(plan.sample_size, torch.float32)) + vectors
+
+
+def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, size: int) -> int:
+    """Factors of all blocks, and a block with its factor in float64; of grown ones where they may grow."""
+    b, grown = min(n, solver.block_size), solver.largest_block
+    if grown and solver.grow_after and (rule.max_epochs is None or rule.max_epochs > solver.grow_after) and grown > b:
+        b, size = grown, 8
+    return size * n * b + 2 * 8 * b**2
 
 
 def _vector_bytes(n: int, d: int, n_probes: int, dtype: torch.dtype) -> int:

@@ -71,4 +71,5 @@ class PrecisionLostError(ArithmeticError):
         elif isinstance(draw, Tensor):
             draw = draw.double()
         solution = None if self.solution is None else self.solution.double()
-        return replace(state, solution=solution, draw=draw, solver_state=None)
+        kept = state.solver_state if isinstance(state.solver_state, int) else None  # AP's block size
+        return replace(state, solution=solution, draw=draw, solver_state=kept)

@@ -256,7 +256,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.plan_ = plan
+        self.plan_ = replace(plan, exact_posterior=plan.exact_posterior and result.posterior.exact)
         self._scaler = scaler
         self._posterior = result.posterior
         self.hyperparameters_ = result.theta

@@ -28,7 +28,7 @@ from warmgp.hyperparameters import Hyperparameters, inverse_softplus
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.precision import PrecisionLostError, doubts
-from warmgp.solvers import Cholesky, SolveResult
+from warmgp.solvers import Cholesky, SolveResult, StoppingRule
 from warmgp.solvers.ap import BlockFactors
 from warmgp.solvers.cholesky import CholeskyState
 from warmgp.training_state import Callback, StepRecord, TrainingOptions, TrainingState, settled
@@ -328,24 +328,29 @@ def finish(
             start = torch.zeros(operator.n, 1 + pathwise.n_probes, dtype=operator.dtype, device=operator.device)
             start[:, 0] = state.solution[:, 0]
     targets = pathwise.targets(operator, problem.y, draw)
-    by_factor = options.exact_posterior and not isinstance(options.solver, Cholesky)
-    final = (Cholesky() if by_factor else options.solver).solve(
-        operator,
-        targets,
-        None if by_factor else start,  # a start that is good enough would leave no factor
-        rule=options.last_rule(operator.theta, targets),
-        generator=generator,
-        state=None if by_factor else state.solver_state,
-    )
+    rule = options.last_rule(operator.theta, targets)
+    final = _solved_by_factor(operator, targets, rule) if options.exact_posterior else None
+    by_factor = final is not None or isinstance(options.gradient, Exact)
+    if final is None:
+        final = options.solver.solve(operator, targets, start, rule=rule, generator=generator, state=state.solver_state)
     if final.residual_checked and max(final.residual_mean, final.residual_probes) <= options.rule.tol:
         final = replace(final, converged=True)  # if not to all that was hoped for
     if watched:
         _watch(operator, targets, final, draw, options.rule.tol)
     assert isinstance(draw.prior, FeaturePrior)
-    exact = (by_factor or isinstance(options.gradient, Exact)) and isinstance(final.state, CholeskyState)
+    exact = by_factor and isinstance(final.state, CholeskyState)
     factor = final.state.factor if exact else None
     posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, exact, factor)
     return posterior, replace(final, state=_light(final.state))
+
+
+def _solved_by_factor(operator: KernelOperator, targets: Tensor, rule: StoppingRule) -> SolveResult | None:
+    """The solution with a factor in its state, which a start that is good enough would not leave; None without one."""
+    try:
+        return Cholesky().solve(operator, targets, rule=rule)
+    except torch.linalg.LinAlgError as error:
+        logger.warning("variances come from samples: %s", error)
+        return None
 
 
 def _watch(operator: KernelOperator, targets: Tensor, result: SolveResult, draw: Any, tol: float) -> None:

@@ -91,7 +91,8 @@ class FusedOperator(ChunkedOperator):
     tile : Tile, optional
         Shape of the tiles of products; by default what was measured to be good.
     exact_distances : bool, optional
-        Distances by differences whatever the inputs. By default where the rounding of a product would matter.
+        Distances by differences, or by products, of all inputs. By default by differences where the rounding of a
+        product would matter; always for up to three inputs and for kernels that are not smooth at zero.
     """
 
     def __init__(
@@ -194,14 +195,14 @@ class FusedOperator(ChunkedOperator):
     @cached_property
     def _order(self) -> Tensor:
         """Inputs by their largest |z|, (d,): those whose differences matter most come first."""
-        return self._z.abs().amax(0).argsort(descending=True)
+        return self._z.abs().amax(0).argsort(descending=True, stable=True)
 
     @cached_property
     def _differenced(self) -> int:
         """How many inputs are differenced: as few as keep the rounding of the others' product far below the noise.
 
         That rounding grows with the largest Σ z² of the inputs in the product. All of them where more than half have to
-        be, or where the kernel is not smooth at zero.
+        be, or where the kernel is not smooth at zero. Powers of two: every number is a kernel to compile.
         """
         d = self.x.shape[1]
         if self.dtype == torch.float64 or self._exact_differences:
@@ -211,7 +212,8 @@ class FusedOperator(ChunkedOperator):
         squares = self._z[:, self._order].square().flip(1).cumsum(1).amax(0).flip(0)  # of inputs k and after, (d,)
         most = min(LARGEST_SQUARE / self._alpha**2, 0.1 * self.noise_variance / self.signal_variance / ROUNDING)
         needed = int((squares > most).sum())
-        return needed if needed <= d // 2 else d
+        rounded = triton.next_power_of_2(needed) if needed else 0
+        return rounded if rounded <= d // 2 else d
 
     def _alpha_z(self, x: Tensor) -> Tensor:
         return self._scaled(x)[:, self._order] * self._alpha
@@ -361,7 +363,7 @@ def good_tile(points: Points, S: int, columns: int) -> Tile:
     """A tile that was measured to be good on an H200, for that many columns of the kernel."""
     if not points.has_products:
         return Tile(64, 128, 4, 3) if S <= 64 else Tile(64, 64, 4, 2)
-    if points.differenced and S <= 64 and columns <= 4096:
+    if points.differenced and points.row_high.shape[1] <= 64 and columns <= 4096:
         return Tile(64, 128, 4, 2)
     return Tile(64, 64, 4, 3) if points.row_high.shape[1] <= 64 else Tile(64, 32, 4, 2)
 
