@@ -50,7 +50,7 @@ OURS: dict[str, tuple[str, Solver]] = {
 
 
 def true_residuals(operator: KernelOperator, targets: Tensor, solution: Tensor) -> tuple[float, float]:
-    """(mean, average probe) relative residual of a solution, in float64 from differences of inputs."""
+    """(mean, average probe) relative residual of a solution, computed in float64."""
     double = ChunkedOperator(operator.x.double(), operator.kernel, operator.theta)
     b = targets.double()
     r = (b - double.matmul(solution.double())).norm(dim=0) / b.norm(dim=0)

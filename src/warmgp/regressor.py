@@ -59,7 +59,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     solver_warm_start : bool
         Start each solve at the last step's solutions, with probes frozen.
     n_probes : int
-        Probe vectors, which are also the posterior samples behind ``std``.
+        Probe vectors, which are also the posterior samples behind ``std`` (by default from 2,500 points on).
     n_features : int or "auto"
         Random features of the prior functions, an even number.
     tol : float
