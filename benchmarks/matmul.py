@@ -30,7 +30,9 @@ from warmgp.operators.fused import FusedOperator
 from warmgp.operators.split import Tile
 from warmgp.operators.stored import StoredOperator
 
-SHAPES = ((13_500, 26), (43_945, 20), (100_000, 11), (391_387, 3))
+SHAPES = ((13_500, 26, 0), (43_945, 20, 0), (100_000, 11, 0), (391_387, 3, 0), (100_000, 11, 1))
+"""Points, inputs, and how many of those spread widely."""
+
 BLOCKS = ((13_500, 26, 0), (43_945, 20, 0), (1_844_352, 11, 0), (1_844_352, 11, 1), (1_844_352, 11, 3))
 """Points, inputs, and how many of those are wide, of the block products."""
 
@@ -73,13 +75,14 @@ def milliseconds(f: Callable[[], object], repeats: int = 5, graph: bool = True) 
     return statistics.median(times)
 
 
-def problem(n: int, d: int) -> tuple[torch.Tensor, torch.Tensor, Hyperparameters]:
-    """Inputs at which kernel entries are neither all 0 nor all 1, V, and θ."""
+def problem(n: int, d: int, wide: int) -> tuple[torch.Tensor, torch.Tensor, Hyperparameters]:
+    """Inputs at which kernel entries are neither all 0 nor all 1, V, and θ; noise is low where inputs are wide."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(n, d, dtype=torch.float64, generator=generator).cuda()
+    x[:, :wide] *= 10.0
     V = torch.randn(n, COLUMNS, dtype=torch.float64, generator=generator).cuda()
-    theta = Hyperparameters.from_vector(torch.cat([torch.tensor([0.1, 1.0]), torch.full((d,), 2.0)]))
-    return x, V, theta
+    scales = torch.tensor([0.03 if wide else 0.1, 1.0])
+    return x, V, Hyperparameters.from_vector(torch.cat([scales, torch.full((d,), 2.0)]))
 
 
 def error(found: torch.Tensor, x: torch.Tensor, V: torch.Tensor, theta: Hyperparameters) -> float:
@@ -106,13 +109,15 @@ def roofline(rates: dict[str, float], padded: int, exact: bool) -> float:
     return 1e12 * max(operations / rates["tensor_flops"], 2 / rates["special_per_s"])
 
 
-def measure(n: int, d: int, rates: dict[str, float], tune: bool) -> list[dict]:
-    x, V64, theta = problem(n, d)
+def measure(n: int, d: int, wide: int, rates: dict[str, float], tune: bool) -> list[dict]:
+    x, V64, theta = problem(n, d, wide)
     x32, V = x.float(), V64.float()
     results = []
 
     def record(name: str, ms: float, entries: float, **more: object) -> None:
-        results.append({"n": n, "d": d, "what": name, "ms": ms, "ps_per_entry": ms * 1e9 / entries, **more})
+        results.append(
+            {"n": n, "d": d, "wide": wide, "what": name, "ms": ms, "ps_per_entry": ms * 1e9 / entries, **more}
+        )
         print(f"{n} {d} {name} {ms:.3f} ms {ms * 1e9 / entries:.3f} ps", *more.values(), flush=True)
 
     fused = FusedOperator(x32, Matern32(), theta)
@@ -160,13 +165,9 @@ def measure(n: int, d: int, rates: dict[str, float], tune: bool) -> list[dict]:
 
 def measure_block(n: int, d: int, wide: int, tune: bool) -> list[dict]:
     """R −= H[:, block] W for a block of 1,000, as in an iteration of alternating projections."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(n, d, generator=generator)
-    x[:, :wide] *= 10.0
-    noise = 0.03 if wide else 0.1
-    theta = Hyperparameters.from_vector(torch.cat([torch.tensor([noise, 1.0]), torch.full((d,), 2.0)]))
-    x, R = x.cuda(), torch.randn(n, COLUMNS, generator=generator).cuda()
-    W, first = torch.randn(1000, COLUMNS, generator=generator).cuda(), torch.tensor([5000], device="cuda")
+    x, R, theta = problem(n, d, wide)
+    x, R, first = x.float(), R.float(), torch.tensor([5000], device="cuda")
+    W = torch.randn(1000, COLUMNS, generator=torch.Generator().manual_seed(1)).cuda()
     some = torch.arange(0, n, max(1, n // 512), device="cuda")[:512]
     double = ChunkedOperator(torch.cat([x[some], x[5000:6000]]).double(), Matern32(), theta)
     truth = double.columns_matmul(slice(len(some), len(some) + 1000), W.double())[: len(some)]
@@ -183,7 +184,7 @@ def measure_block(n: int, d: int, wide: int, tune: bool) -> list[dict]:
         own = ((some >= 5000) & (some < 6000))[:, None]  # with noise here, and not in the truth
         off = torch.where(own, 0.0, out[some].double() + truth)
         row = {
-            "n": n, "d": d, "what": f"fused subtract_columns, {operator._differenced} differenced", "ms": ms,
+            "n": n, "d": d, "wide": wide, "what": f"fused subtract_columns, {operator._differenced} differenced", "ms": ms,
             "ps_per_entry": ms * 1e9 / n / 1000, "error": float(off.norm() / truth.norm()),
         }  # fmt: skip
         results.append(row | ({"tile": str(tile)} if tile else {}))
@@ -203,7 +204,7 @@ def main() -> None:
     rates = ceilings()
     print(json.dumps(rates), flush=True)
     shapes = SHAPES if arguments.shapes is None else [SHAPES[i] for i in arguments.shapes]
-    results = [row for n, d in shapes for row in measure(n, d, rates, arguments.tune)]
+    results = [row for shape in shapes for row in measure(*shape, rates, arguments.tune)]
     if arguments.shapes is None or arguments.blocks:
         results += [row for block in BLOCKS for row in measure_block(*block, arguments.tune)]
     machine = {
@@ -218,7 +219,7 @@ def main() -> None:
         )
     for row in results:
         print(
-            f"{row['n']:>8,} x {row['d']:<3} {row['what']:<40} {row['ms']:9.3f} ms {row['ps_per_entry']:7.3f} ps/entry"
+            f"{row['n']:>9,} x {row['d']:<3} {'wide ' * (row['wide'] > 0):<5}{row['what']:<40} {row['ms']:9.3f} ms {row['ps_per_entry']:7.3f} ps/entry"
             + (f"  error {row['error']:.1e}" if "error" in row else "")
             + (f"  {row['over_roofline']:.2f} x roofline" if "over_roofline" in row else "")
             + ("" if row.get("error", 0.0) <= BOUND else "  INVALID")

@@ -273,7 +273,7 @@ class FusedOperator(ChunkedOperator):
             )  # fmt: skip
 
         return multiply(
-            V, m, launch, lambda S: self.tile or good_tile(mine, S, b), factor=sign * self.signal_variance / 256.0,
+            V, m, launch, lambda S: self.tile or good_tile(mine, S), factor=sign * self.signal_variance / 256.0,
             noise=sign * self.noise_variance, own=own, add_to=subtract_from, squares=squares,
         )  # fmt: skip
 
@@ -359,11 +359,11 @@ def cannot_fuse(x: Tensor, kernel: Kernel) -> str:
     return ""
 
 
-def good_tile(points: Points, S: int, columns: int) -> Tile:
-    """A tile that was measured to be good on an H200, for that many columns of the kernel."""
+def good_tile(points: Points, S: int) -> Tile:
+    """A tile that was measured to be good on an H200."""
     if not points.has_products:
         return Tile(64, 128, 4, 3) if S <= 64 else Tile(64, 64, 4, 2)
-    if points.differenced and points.row_high.shape[1] <= 64 and columns <= 4096:
+    if points.differenced and points.row_high.shape[1] <= 64:
         return Tile(64, 128, 4, 2)
     return Tile(64, 64, 4, 3) if points.row_high.shape[1] <= 64 else Tile(64, 32, 4, 2)
 
