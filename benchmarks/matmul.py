@@ -184,8 +184,8 @@ def measure_block(n: int, d: int, wide: int, tune: bool) -> list[dict]:
         own = ((some >= 5000) & (some < 6000))[:, None]  # with noise here, and not in the truth
         off = torch.where(own, 0.0, out[some].double() + truth)
         row = {
-            "n": n, "d": d, "wide": wide, "what": f"fused subtract_columns, {operator._differenced} differenced", "ms": ms,
-            "ps_per_entry": ms * 1e9 / n / 1000, "error": float(off.norm() / truth.norm()),
+            "n": n, "d": d, "wide": wide, "what": f"fused subtract_columns, {operator._differenced} differenced",
+            "ms": ms, "ps_per_entry": ms * 1e9 / n / 1000, "error": float(off.norm() / truth.norm()),
         }  # fmt: skip
         results.append(row | ({"tile": str(tile)} if tile else {}))
         print(*results[-1].values(), flush=True)
@@ -219,7 +219,8 @@ def main() -> None:
         )
     for row in results:
         print(
-            f"{row['n']:>9,} x {row['d']:<3} {'wide ' * (row['wide'] > 0):<5}{row['what']:<40} {row['ms']:9.3f} ms {row['ps_per_entry']:7.3f} ps/entry"
+            f"{row['n']:>9,} x {row['d']:<3} {'wide ' * (row['wide'] > 0):<5}{row['what']:<40} "
+            f"{row['ms']:9.3f} ms {row['ps_per_entry']:7.3f} ps/entry"
             + (f"  error {row['error']:.1e}" if "error" in row else "")
             + (f"  {row['over_roofline']:.2f} x roofline" if "over_roofline" in row else "")
             + ("" if row.get("error", 0.0) <= BOUND else "  INVALID")
