@@ -26,6 +26,7 @@ pytest.importorskip("triton", reason="Triton comes with torch for CUDA on Linux;
 from warmgp.operators.fused import ROUNDING, FusedOperator, Points, cannot_fuse
 from warmgp.operators.split import Tile, largest_bits, scales
 from warmgp.operators.stored import StoredOperator
+from warmgp.solvers.triton_steps import pick_block, project_block
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 KINDS = pytest.mark.parametrize("kind", ["fused", "stored"])
@@ -363,6 +364,33 @@ def test_solvers(kind: str, solver: Solver) -> None:
     b = targets.cpu().double()
     residual = (b - H @ result.solution.cpu().double()).norm(dim=0) / b.norm(dim=0)
     assert result.converged and float(residual[0]) <= 0.0105 and float(residual[1:].mean()) <= 0.0105
+
+
+@pytest.mark.parametrize(("b", "c"), [(30, 3), (16, 1), (7, 65), pytest.param(100, 17, marks=SLOW)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_step_of_a_projection(dtype: torch.dtype, b: int, c: int) -> None:
+    """The worst block is found, and its inverse, a packed triangle, applied; the last block is a short one."""
+    n, blocks = 3 * b - 2, 3
+    A = torch.randn(blocks, b, b, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    A = A + A.mT
+    triangles = torch.stack([a[torch.ones(b, b, dtype=torch.bool).tril()] for a in A]).to(DEVICE, dtype)
+    r = torch.zeros(blocks * b, c)
+    r[:n] = columns(n, c)
+    v = columns(blocks * b, c, seed=1)
+    for most in range(blocks):
+        sums = torch.ones(blocks)
+        sums[most] = 2.0
+        worst, first, done = (torch.full((1,), 5, device=DEVICE) for _ in range(3))
+        pick_block(sums.to(DEVICE), worst, first, done, b, n)
+        assert (int(worst), int(first), int(done)) == (most, most * b, 5 + min(b, n - most * b))
+        new = v.clone().to(DEVICE)
+        step = project_block(triangles, worst, r.to(DEVICE), new, b)
+        rows = slice(most * b, (most + 1) * b)
+        expected = A[most] @ r[rows].double()
+        close(step, expected)
+        moved = v.double()
+        moved[rows] += expected
+        close(new, moved)
 
 
 def test_alternating_projections_that_pick_their_block_on_the_device() -> None:

@@ -97,6 +97,9 @@ class KernelOperator(ABC):
         self._largest = float(self._z.square().sum(1).max())  # max |z|²
         self._scratch = Scratch(x)
 
+    uses_triton = False
+    """Whether Triton kernels can run on its device."""
+
     # -- what it is ------------------------------------------------------------------------------------------------
     @property
     def n(self) -> int:

@@ -95,6 +95,8 @@ class FusedOperator(ChunkedOperator):
         product would matter; always for up to three inputs and for kernels that are not smooth at zero.
     """
 
+    uses_triton = True
+
     def __init__(
         self,
         x: Tensor,

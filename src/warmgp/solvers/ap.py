@@ -222,7 +222,13 @@ class AlternatingProjections(Solver):
         squares = torch.linalg.vector_norm(r, dim=1).square_()  # by row, (blocks · b,)
         sizes = torch.full((blocks,), b, device=r.device)
         sizes[-1] = n - (blocks - 1) * b
-        rows_done = torch.zeros(1, dtype=torch.int64, device=r.device)
+        rows_done, worst, first = torch.zeros(3, 1, dtype=torch.int64, device=r.device)
+
+        def fused_iteration() -> None:
+            assert state.inverses is not None
+            triton_steps.pick_block(squares.view(blocks, b).sum(1), worst, first, rows_done, b, n)
+            step = triton_steps.project_block(state.inverses, worst, r, v, b)
+            operator.subtract_columns(r[:n], first, step, squares[:n])
 
         def iteration() -> None:
             worst = squares.view(blocks, b).sum(1).argmax(0, keepdim=True)
@@ -233,7 +239,12 @@ class AlternatingProjections(Solver):
             operator.subtract_columns(r[:n], worst * b, step, squares[:n])
             rows_done.add_(sizes.index_select(0, worst))
 
-        run = Recorded(iteration, operator)
+        fused = operator.uses_triton
+        if fused:
+            from warmgp.solvers import triton_steps
+
+            fused = blocks <= triton_steps.MOST_BLOCKS and b < 2**15  # of which a triangle has 32-bit addresses
+        run = Recorded(fused_iteration if fused else iteration, operator)
         while True:
             norms = progress.norms()
             if progress.exploded(norms) or stall.update(max(norms), progress.iteration_epochs):
