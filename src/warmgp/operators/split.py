@@ -21,12 +21,22 @@ GROUP = 64
 
 @dataclass(frozen=True)
 class Tile:
-    """Shape of a program's tile and how Triton schedules it."""
+    """Shape of a program's tile and how Triton schedules it.
+
+    ``registers`` bounds those of a thread, so that more programs share a multiprocessor: of 128 threads, 2 with 255
+    registers each, 3 with 168, 4 with 128.
+    """
 
     rows: int
     columns: int
     warps: int
     stages: int
+    registers: int | None = None
+
+    @property
+    def options(self) -> dict[str, int]:
+        """The launch options that say so."""
+        return {"num_warps": self.warps} | ({"maxnreg": self.registers} if self.registers else {})
 
 
 @dataclass(frozen=True)
@@ -114,7 +124,7 @@ class Job:
         return {
             "S": group.size, "PLAIN": group.plain, "FINAL": self.final, "ADD": self.add, "NOISE": self.noise,
             "SQUARES": self.count_squares,
-            "BM": tile.rows, "BN": tile.columns, "STAGES": tile.stages, "num_warps": tile.warps,
+            "BM": tile.rows, "BN": tile.columns, "STAGES": tile.stages, **tile.options,
         }  # fmt: skip
 
 

@@ -34,11 +34,10 @@ TINY = tl.constexpr(1e-12)
 
 @triton.jit
 def profile(square, KERNEL: tl.constexpr):
-    """256 k(ρ) from ρ²."""
-    square = tl.maximum(square, TINY)
+    """256 k(ρ) from ρ², which rounding may have made negative."""
     if KERNEL == 0:
-        return tl.exp2(8.0 - square)
-    rho = square * tl.rsqrt(square)
+        return tl.exp2(8.0 - tl.maximum(square, 0.0))
+    rho = tl.sqrt(tl.abs(square))
     if KERNEL == 1:
         return tl.exp2(8.0 - rho)
     if KERNEL == 2:
