@@ -115,13 +115,14 @@ def measure(n: int, d: int, wide: int, rates: dict[str, float], tune: bool) -> l
     fused = FusedOperator(x32, Matern32(), theta)
     floor = roofline(rates, fused._points.row_high.shape[1], not fused._points.has_products)
     for tile in TILES if tune else []:
-        for name, kind in (("fused, tile", FusedOperator), ("stored, tile", StoredOperator)):
-            if kind is FusedOperator or n <= 100_000:
-                tuned = kind(x32, Matern32(), theta, tile=tile)
-                try:
-                    record(name, milliseconds(lambda tuned=tuned: tuned.matmul(V), 3), n * n, tile=str(tile))
-                except triton.runtime.errors.OutOfResources:
-                    print(f"{tile} does not fit")
+        tuned = FusedOperator(x32, Matern32(), theta, tile=tile)
+        try:
+            record(
+                "fused, tile", milliseconds(lambda tuned=tuned: tuned.matmul(V), 3), n * n, tile=str(tile),
+                error=error(tuned.matmul(V), x, V64, theta),
+            )  # fmt: skip
+        except triton.runtime.errors.OutOfResources:
+            print(f"{tile} does not fit")
     ms = milliseconds(lambda: fused.matmul(V))
     record(
         "fused matmul", ms, n * n, error=error(fused.matmul(V), x, V64, theta), differenced=fused._differenced,
