@@ -147,16 +147,18 @@ def compare(rows: list[dict[str, Any]]) -> None:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Fitting and predicting, one panel each, seconds by size."""
+    """Fitting and predicting, one panel each, seconds by size; a fit that was cut is an open marker, as a bound."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    done = [row for row in rows if "fit_seconds" in row]  # a method cut in its fit has no point
+    done = [row for row in rows if "left_out" not in row]
     datasets = list(dict.fromkeys(row["dataset"] for row in done))
-    figure, axes = plt.subplots(2, len(datasets), figsize=(4.6 * len(datasets), 6.4), squeeze=False, sharex=True)
-    styles = dict(zip(METHODS, ("o-", "s--", "D:", "^-."), strict=True))
+    figure, axes = plt.subplots(2, len(datasets), figsize=(4.8 * len(datasets), 6.6), squeeze=False)
+    markers = dict(zip(METHODS, "osD^", strict=True))
     colours = dict(zip(METHODS, ("#0072B2", "#D55E00", "#CC79A7", "#009E73"), strict=True))  # colour-blind safe
     for column, dataset in enumerate(datasets):
         for line, (what, title) in enumerate(
@@ -164,16 +166,26 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         ):
             axis = axes[line, column]
             for method in METHODS:
-                own = [r for r in done if (r["dataset"], r["method"]) == (dataset, method) and what in r]
-                mine = sorted((r["n"], r[what]) for r in own)
-                if mine:
-                    axis.loglog(*zip(*mine, strict=True), styles[method], color=colours[method], label=method)
+                style = {"marker": markers[method], "color": colours[method]}
+                own = [r for r in done if (r["dataset"], r["method"]) == (dataset, method)]
+                mine = sorted((r["n"], r[what]) for r in own if what in r)
+                cut = [(r["n"], r["cut_after_seconds"]) for r in own if what not in r and what == "fit_seconds"]
+                axis.plot(*zip(*mine, strict=True), **style) if mine else None
+                axis.plot(*zip(*cut, strict=True), **style, fillstyle="none", linestyle="") if cut else None
+            sizes = sorted({r["n"] for r in done if r["dataset"] == dataset})
+            axis.set(xscale="log", yscale="log", ylabel="seconds", xticks=sizes, xticklabels=[f"{n:,}" for n in sizes])
+            axis.xaxis.set_minor_formatter(NullFormatter())
+            axis.yaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t:g}"))
+            axis.yaxis.set_minor_formatter(NullFormatter())
+            axis.set_ylim(*(3, 3000) if line == 0 else (0.01, 1000))
             axis.set_title(f"{dataset}: {title}", fontsize=10)
-            axis.set_ylabel("seconds")
-            axis.grid(alpha=0.3, which="both")
+            axis.grid(alpha=0.3)
         axes[1, column].set_xlabel("training points")
-    axes[0, 0].legend(fontsize=8)
-    figure.tight_layout()
+    names = {"color": "grey", "linestyle": ""}
+    handles = [Line2D([], [], marker=markers[m], color=colours[m], label=m) for m in METHODS]
+    handles.append(Line2D([], [], marker="o", fillstyle="none", label="cut: at least this", **names))
+    figure.legend(handles=handles, fontsize=8, ncols=len(handles), loc="lower center", frameon=False)
+    figure.tight_layout(rect=(0, 0.04, 1, 1))
     figure.savefig(path, dpi=120)
 
 
