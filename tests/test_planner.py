@@ -9,8 +9,9 @@ import torch
 
 from warmgp import AlternatingProjections, ConjugateGradients, Matern32, planner
 from warmgp.costs import TYPICAL, Rates, epochs_seconds, exact_seconds, factor_cg_seconds, measured_rates
+from warmgp.devices import available_memory
 from warmgp.persistence import plan_from_json, plan_to_json
-from warmgp.planner import available_memory, make_plan, operator_for
+from warmgp.planner import make_plan, operator_for
 
 GIB = 2**30
 

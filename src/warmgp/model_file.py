@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from warmgp import persistence
+from warmgp.devices import resolve_device
 from warmgp.gradient import GradientEstimator
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, Kernel
-from warmgp.planner import resolve_device
 from warmgp.scaling import Standardizer
 from warmgp.solvers import SOLVERS, Solver
 

@@ -18,10 +18,7 @@ from __future__ import annotations
 
 import math
 import numbers
-import os
-import re
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 
@@ -34,6 +31,7 @@ from warmgp.costs import (
     factor_cg_seconds,
     rates_for,
 )
+from warmgp.devices import available_memory, resolve_device
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.kernels import KERNELS, Kernel, Matern32
 from warmgp.operators import dense_bytes, has_triton
@@ -374,45 +372,6 @@ def _duration(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / size:.2g} {unit}" if seconds / size < 10 else f"{seconds / size:.0f} {unit}"
     raise AssertionError(seconds)
-
-
-def available_memory(device: torch.device) -> int:
-    """Free bytes on the device."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    found = [
-        _number_in("/proc/meminfo", r"MemAvailable:\s+(\d+) kB", 1024),
-        _number_in("/sys/fs/cgroup/memory.max", r"(\d+)"),
-    ]
-    known = [bytes_ for bytes_ in found if bytes_]
-    if known:
-        return min(known)
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):  # not every system tells
-        return 4 * 2**30
-
-
-def _number_in(path: str, pattern: str, unit: int = 1) -> int | None:
-    """The number that the pattern finds in a system file, times the unit; None where there is none."""
-    try:
-        match = re.search(pattern, Path(path).read_text())
-    except OSError:
-        return None
-    return unit * int(match[1]) if match else None
-
-
-def resolve_device(device: str | torch.device) -> torch.device:
-    """The device of that name, "auto" being the GPU if there is one; raises where it is not to be had."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        place = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f'device must be "auto" or a torch device such as "cpu" or "cuda", got {device!r}') from error
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f'device={device!r} but torch sees no CUDA device: use device="cpu" or "auto"')
-    return place
 
 
 def _dtype(dtype: str | torch.dtype) -> torch.dtype:

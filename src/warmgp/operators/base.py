@@ -76,6 +76,8 @@ class KernelOperator(ABC):
         At most this many kernel entries are held at once outside a stored H.
     """
 
+    uses_triton = False  # whether Triton kernels can run where it does
+
     def __init__(self, x: Tensor, kernel: Kernel, theta: Hyperparameters, *, tile_entries: int | None = None) -> None:
         if x.ndim != 2 or x.shape[0] == 0 or x.shape[1] == 0:
             raise ValueError(f"x must be a matrix of at least one row and one column, got shape {tuple(x.shape)}")
@@ -96,9 +98,6 @@ class KernelOperator(ABC):
         self._z = self._scaled(x)  # (n, d)
         self._largest = float(self._z.square().sum(1).max())  # max |z|²
         self._scratch = Scratch(x)
-
-    uses_triton = False
-    """Whether Triton kernels can run on its device."""
 
     # -- what it is ------------------------------------------------------------------------------------------------
     @property

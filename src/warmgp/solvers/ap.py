@@ -29,13 +29,15 @@ from warmgp.solvers.base import (
 )
 from warmgp.triangular import solve_with_factor
 
+SPOILT = 0.25
+"""Relative error of a step above which its block is solved in float64. Divergence was seen at 1."""
+
 
 @dataclass
 class BlockFactors:
     """Cholesky factors of the diagonal blocks of one H, made when first used; their inverses all at once on demand.
 
-    They are made in float64 and kept in ``dtype``: in float32 a step is wrong by about 10⁻⁷ times the condition number
-    of the block, which is harmless for small blocks and not for large ones.
+    They are made in float64 and kept in ``dtype``: see :meth:`of`.
     """
 
     origin: Origin
@@ -43,7 +45,16 @@ class BlockFactors:
     dtype: torch.dtype
     factors: dict[int, Tensor] = field(default_factory=dict)
     inverses: Tensor | None = None  # (blocks, b(b + 1)/2), the lower triangles
-    places: Tensor | None = None  # where the entries of a block are in its triangle, (b·b,)
+    places: Tensor | None = None  # where the entries of a block are in its triangle, (b·b,), once asked for
+
+    @classmethod
+    def of(cls, operator: KernelOperator, block_size: int) -> BlockFactors:
+        """None of them yet. In float64 where float32 would spoil the steps, and an iteration could diverge.
+
+        A step is wrong by about ε times the condition number of its block, which is at most b s²/σ².
+        """
+        wrong = torch.finfo(operator.dtype).eps * block_size * operator.signal_variance / operator.noise_variance
+        return cls(operator.origin, block_size, torch.float64 if wrong > SPOILT else operator.dtype)
 
     def get(self, operator: KernelOperator, index: int, rows: slice) -> Tensor:
         """The factor of H[rows, rows]."""
@@ -54,7 +65,9 @@ class BlockFactors:
 
     def inverse(self, index: Tensor) -> Tensor:
         """The inverse of the block whose number is in ``index`` (1,), on the device; after :meth:`all_inverses`."""
-        assert self.inverses is not None and self.places is not None
+        assert self.inverses is not None
+        if self.places is None:
+            self.places = _places_in_triangle(self.block_size, index.device)
         triangle = self.inverses.index_select(0, index)[0]
         return triangle.index_select(0, self.places).view(self.block_size, self.block_size)
 
@@ -67,7 +80,6 @@ class BlockFactors:
             b = self.block_size
             blocks = list(ranges(operator.n, b))
             below = torch.ones(b, b, dtype=torch.bool, device=operator.device).tril_().flatten().nonzero()[:, 0]
-            self.places = _places_in_triangle(b, operator.device)
             self.inverses = torch.empty(len(blocks), len(below), dtype=self.dtype, device=operator.device)
             for some in ranges(len(blocks), max(1, 2**24 // b**2)):  # 128 MiB of float64 at a time
                 batch = torch.eye(b, dtype=torch.float64, device=operator.device).repeat(some.stop - some.start, 1, 1)
@@ -111,7 +123,7 @@ class AlternatingProjections(Solver):
 
     Where noise is low, blocks of a fixed size need thousands of epochs. With ``grow_after`` they double whenever a
     solve has taken that many epochs, down to one block, which is a direct solve; the solves after it start with what
-    the last one ended with. The factors of grown blocks are float64.
+    the last one ended with.
 
     Parameters
     ----------
@@ -171,7 +183,7 @@ class AlternatingProjections(Solver):
             iterate(operator, progress, factors, until)
             if progress.stop_reason:
                 return progress.result(factors)
-            factors = BlockFactors(operator.origin, larger, torch.float64)
+            factors = BlockFactors.of(operator, larger)
 
     def _factors(self, operator: KernelOperator, state: BlockFactors | int | None) -> BlockFactors:
         """The factors to begin with: those of the state, or none yet."""
@@ -180,7 +192,7 @@ class AlternatingProjections(Solver):
         b = min(size, operator.n)
         if isinstance(state, BlockFactors) and state.block_size == b and state.origin.same(operator.origin):
             return state
-        return BlockFactors(operator.origin, b, operator.dtype if b <= self.block_size else torch.float64)
+        return BlockFactors.of(operator, b)
 
     def _iterate(self, operator: KernelOperator, progress: Progress, state: BlockFactors, until: float) -> None:
         """Iterations until there is a reason to stop, or so many epochs are spent."""
