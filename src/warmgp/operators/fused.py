@@ -367,7 +367,9 @@ def good_tile(points: Points, S: int) -> Tile:
         return Tile(64, 128, 4, 3) if S <= 64 else Tile(64, 64, 4, 2)
     if points.differenced and points.row_high.shape[1] <= 64:
         return Tile(64, 128, 4, 2)
-    return Tile(64, 64, 4, 3) if points.row_high.shape[1] <= 64 else Tile(64, 32, 4, 2)
+    if points.row_high.shape[1] <= 64:
+        return Tile(64, 64, 4, 3 if points.row_high.shape[1] <= 16 else 2, registers=168)
+    return Tile(64, 32, 4, 2)
 
 
 def _halves(values: Tensor) -> tuple[Tensor, Tensor]:

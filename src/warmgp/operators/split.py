@@ -17,6 +17,8 @@ from warmgp.operators import triton_columns
 
 PAD = 128  # rows of every operand are padded to a multiple of this: no tile is higher
 GROUP = 64
+REGISTERS = 2**16  # of a multiprocessor
+PROCESSORS = 132
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class Tile:
     def options(self) -> dict[str, int]:
         """The launch options that say so."""
         return {"num_warps": self.warps} | ({"maxnreg": self.registers} if self.registers else {})
+
+    @property
+    def programs(self) -> int:
+        """How many share a multiprocessor, by their registers."""
+        return max(1, REGISTERS // (32 * self.warps * (self.registers or 256)))
 
 
 @dataclass(frozen=True)
@@ -152,7 +159,7 @@ def multiply(
     for group in split(V, bits, triton.cdiv(b, PAD) * PAD):
         tile = tile_of(group.size)
         row_tiles = triton.cdiv(m, tile.rows)
-        splits = splits_for(row_tiles, triton.cdiv(b, tile.columns)) if add_to is None else 1
+        splits = splits_for(row_tiles, triton.cdiv(b, tile.columns), tile.programs) if add_to is None else 1
         per_split = triton.cdiv(triton.cdiv(b, splits), tile.columns) * tile.columns
         splits = triton.cdiv(b, per_split)
         final = splits == 1
@@ -174,11 +181,11 @@ def multiply(
     return out
 
 
-def splits_for(row_tiles: int, column_tiles: int, processors: int = 132) -> int:
+def splits_for(row_tiles: int, column_tiles: int, programs: int = 2) -> int:
     """How many programs share the columns of one row tile, so that there is work for every multiprocessor.
 
-    At most 16, or as many as it takes for two programs on each, which is what their registers allow; and at most eight
-    programs on each in all.
+    At most 16, or as many as it takes for as many ``programs`` on each as its registers hold; and at most eight on each
+    in all.
     """
-    most = max(16, 2 * processors // max(1, row_tiles))
-    return max(1, min(column_tiles, most, 8 * processors // max(1, row_tiles)))
+    most = max(16, programs * PROCESSORS // max(1, row_tiles))
+    return max(1, min(column_tiles, most, 8 * PROCESSORS // max(1, row_tiles)))

@@ -71,6 +71,11 @@ class BlockFactors:
         triangle = self.inverses.index_select(0, index)[0]
         return triangle.index_select(0, self.places).view(self.block_size, self.block_size)
 
+    def let_go(self) -> None:
+        """Free them: those of another θ are of no use, and whoever holds them does so until the next are there."""
+        self.factors.clear()
+        self.inverses = None
+
     def all_inverses(self, operator: KernelOperator) -> None:
         """Invert every block, once. A short last block is filled up with the identity.
 
@@ -190,8 +195,10 @@ class AlternatingProjections(Solver):
         last = state.block_size if isinstance(state, BlockFactors) else state
         size = max(self.block_size, last or 0) if self.grow_after is not None else self.block_size
         b = min(size, operator.n)
-        if isinstance(state, BlockFactors) and state.block_size == b and state.origin.same(operator.origin):
-            return state
+        if isinstance(state, BlockFactors):
+            if state.block_size == b and state.origin.same(operator.origin):
+                return state
+            state.let_go()
         return BlockFactors.of(operator, b)
 
     def _iterate(self, operator: KernelOperator, progress: Progress, state: BlockFactors, until: float) -> None:
