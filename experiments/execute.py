@@ -50,6 +50,8 @@ class Place:
         On ``time.monotonic()``'s clock: a run that would pass it is left for another time.
     cap : float
         Seconds of training a run may take: one that would take longer is recorded as cut, with how far it came.
+    sharing : int
+        How many runners work on the device at once, this one included. Recorded: seconds are longer then.
     """
 
     device: str
@@ -57,6 +59,7 @@ class Place:
     store: Store
     deadline: float = math.inf
     cap: float = math.inf
+    sharing: int = 1
 
 
 class Missing(Exception):  # noqa: N818 (nothing is wrong: another record has to come first)
@@ -108,7 +111,10 @@ def execute(item: Item, place: Place) -> Record:
         found = start(item, data, place)
     else:
         found = measure(item, data, place)
-    return {"run": describe(item), "seed": item.split, "machine": machine(place.device), **found}
+    where = machine(place.device)
+    if place.sharing > 1:
+        where["device"] += f", shared by {place.sharing}"
+    return {"run": describe(item), "seed": item.split, "machine": where, **found}
 
 
 def is_finished(record: Record | None) -> bool:

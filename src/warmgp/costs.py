@@ -55,7 +55,7 @@ class Rates:
 
 TYPICAL = Rates(
     build=2e-9, product=1e-9, recompute=2e-9, substitute=1.4e-9, gradient=2e-9, factor=3e-12, exact=2e-11,
-    exact_pass=7e-9, feature=2e-9,
+    exact_pass=7e-9, feature=2e-9, call=0.006,
 )  # fmt: skip
 """Rounded from two cores of a server with AVX-512: for sizes where measuring would take longer than training."""
 
