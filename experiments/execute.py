@@ -117,6 +117,11 @@ def execute(item: Item, place: Place) -> Record:
     return {"run": describe(item), "seed": item.split, "machine": where, **found}
 
 
+def peak_gib(place: Place) -> float | None:
+    """The most of a GPU's memory that was in use since the item began."""
+    return torch.cuda.max_memory_allocated() / 2**30 if place.device == "cuda" else None
+
+
 def is_finished(record: Record | None) -> bool:
     return record is not None and record["outcome"] == "finished"
 
@@ -137,11 +142,13 @@ def train(run: Run, data: Split, place: Place) -> Record:
         try:
             posterior, converged, history, plan = how(run, data, place, clock)
         except _Capped:
-            return {"outcome": "cut", "cap_seconds": place.cap, **progress(clock.history)}
+            return {
+                "outcome": "cut", "cap_seconds": place.cap, **progress(clock.history), "peak_gib": peak_gib(place),
+            }  # fmt: skip
     if len(history) < run.settings.n_steps:  # a step failed, and the model of those before it was kept
         why = "; ".join(str(warning.message) for warning in caught if warning.category is ConvergenceWarning)
         return {"outcome": "failed", "why": why, **progress(history)}
-    peak = torch.cuda.max_memory_allocated() / 2**30 if place.device == "cuda" else None
+    peak = peak_gib(place)  # of training: exact scores may take more
     dtype, device = posterior.x.dtype, posterior.x.device
     x_test, y_test, y = (torch.as_tensor(part).to(device) for part in (data.x_test, data.y_test, data.y_train))
     affordable = len(y) <= EXACT_SCORES_UP_TO[place.device]

@@ -147,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--store", type=Path, default=Path("experiments/store"))
     parser.add_argument("--time-limit", type=float, default=math.inf, help="seconds after which to end")
     parser.add_argument("--cap", type=float, default=math.inf, help="seconds that one run may train")
-    parser.add_argument("--sharing", type=int, default=1, help="runners on the device at once, with other datasets each")
+    parser.add_argument("--sharing", type=int, default=1, help="runners at once, each with its own datasets")
     parser.add_argument("--list", action="store_true", help="show what is done, and do nothing")
     args = parser.parse_args(arguments)
     unknown = set(args.datasets or ()) - set(SETTINGS)

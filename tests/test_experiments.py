@@ -112,6 +112,12 @@ def test_a_capped_run_is_a_lower_bound_and_can_be_gone_on_with(tmp_path: Path) -
     assert whole["history"]["length_scales"] == other["history"]["length_scales"] and whole["theta"] == other["theta"]
 
 
+def test_a_shared_device_is_recorded(tmp_path: Path) -> None:
+    assert main([*ONE, "--store", str(tmp_path), "--cap", "0", "--sharing", "3"]) == 0
+    record = json.loads((tmp_path / "toy-noisy-0_cg_pathwise_warm.json").read_text())
+    assert record["machine"]["device"].endswith(", shared by 3")
+
+
 def test_other_settings_are_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = [*ONE, "--store", str(tmp_path)]
     assert main([*command, "--cap", "0"]) == 0  # leaves checkpoints behind, too

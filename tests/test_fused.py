@@ -26,6 +26,7 @@ pytest.importorskip("triton", reason="Triton comes with torch for CUDA on Linux;
 from warmgp.operators.fused import ROUNDING, FusedOperator, Points, cannot_fuse
 from warmgp.operators.split import Tile, largest_bits, scales
 from warmgp.operators.stored import StoredOperator
+from warmgp.solvers.packed import pack
 from warmgp.solvers.triton_steps import pick_block, project_block
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -372,11 +373,11 @@ def test_solvers(kind: str, solver: Solver) -> None:
 @pytest.mark.parametrize(("b", "c"), [(30, 3), (16, 1), (7, 65), pytest.param(100, 17, marks=SLOW)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_step_of_a_projection(dtype: torch.dtype, b: int, c: int) -> None:
-    """The worst block is found, and its inverse, a packed triangle, applied; the last block is a short one."""
+    """The worst block is found, and its packed inverse applied; the last block is a short one."""
     n, blocks = 3 * b - 2, 3
     A = torch.randn(blocks, b, b, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     A = A + A.mT
-    triangles = torch.stack([a[torch.ones(b, b, dtype=torch.bool).tril()] for a in A]).to(DEVICE, dtype)
+    packed = pack(A).to(DEVICE, dtype)
     r = torch.zeros(blocks * b, c)
     r[:n] = columns(n, c)
     v = columns(blocks * b, c, seed=1)
@@ -387,7 +388,7 @@ def test_the_step_of_a_projection(dtype: torch.dtype, b: int, c: int) -> None:
         pick_block(sums.to(DEVICE), worst, first, done, b, n)
         assert (int(worst), int(first), int(done)) == (most, most * b, 5 + min(b, n - most * b))
         new = v.clone().to(DEVICE)
-        step = project_block(triangles, worst, r.to(DEVICE), new, b)
+        step = project_block(packed, worst, r.to(DEVICE), new, b)
         rows = slice(most * b, (most + 1) * b)
         expected = A[most] @ r[rows].double()
         close(step, expected)

@@ -19,6 +19,7 @@ from solver_problems import (
 )
 from warmgp import ChunkedOperator, Matern32
 from warmgp.solvers import AlternatingProjections
+from warmgp.solvers.packed import pack, packed_size, places
 
 
 def changed_rows(solution: Tensor) -> list[int]:
@@ -252,6 +253,16 @@ def test_the_factors_are_rebuilt_for_another_block_size() -> None:
     result = solve(AlternatingProjections(block_size=60), operator, problem.targets, state=state)
     assert operator.calls["block"] == 3
     assert max(problem.residuals(result.solution)) <= 0.01
+
+
+@pytest.mark.parametrize("b", [1, 31, 32, 33, 100])
+def test_inverses_are_packed_and_found_again(b: int) -> None:
+    A = torch.randn(3, b, b, dtype=torch.float64, generator=torch.Generator().manual_seed(b))
+    A = A + A.mT
+    packed = pack(A)
+    assert packed.shape == (3, packed_size(b)) and packed_size(b) <= (b + 32) * (b + 64) / 2
+    for matrix, numbers in zip(A, packed, strict=True):
+        assert torch.equal(numbers[places(b, A.device)].view(b, b), matrix)
 
 
 # -- checks and refusals -------------------------------------------------------------------------------------------

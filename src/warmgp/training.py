@@ -252,6 +252,9 @@ def take_step(
     )
     if watched:
         _watch(operator, targets, result, draw, options.rule.tol)
+    kept = _light(result.state)
+    if not isinstance(options.gradient, Exact):
+        result = replace(result, state=kept)  # so that block inverses are not held while the gradient is made
     theta = operator.theta
     gradient = options.gradient.gradient(operator, result, targets)
     if not bool(torch.isfinite(gradient).all()):
@@ -295,7 +298,7 @@ def take_step(
         draw=draw,
         solution=result.solution,
         solution_theta=theta,
-        solver_state=_light(result.state),
+        solver_state=kept,
         history=(*state.history, record),
         elapsed=state.elapsed + seconds,
     )

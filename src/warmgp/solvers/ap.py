@@ -27,6 +27,7 @@ from warmgp.solvers.base import (
     factor_or_raise,
     is_number,
 )
+from warmgp.solvers.packed import pack, packed_size, places
 from warmgp.triangular import solve_with_factor
 
 SPOILT = 0.25
@@ -44,8 +45,8 @@ class BlockFactors:
     block_size: int
     dtype: torch.dtype
     factors: dict[int, Tensor] = field(default_factory=dict)
-    inverses: Tensor | None = None  # (blocks, b(b + 1)/2), the lower triangles
-    places: Tensor | None = None  # where the entries of a block are in its triangle, (b·b,), once asked for
+    inverses: Tensor | None = None  # (blocks, packed size): see :mod:`warmgp.solvers.packed`
+    places: Tensor | None = None  # where the entries of a block are in that, (b·b,), once asked for
 
     @classmethod
     def of(cls, operator: KernelOperator, block_size: int) -> BlockFactors:
@@ -67,25 +68,19 @@ class BlockFactors:
         """The inverse of the block whose number is in ``index`` (1,), on the device; after :meth:`all_inverses`."""
         assert self.inverses is not None
         if self.places is None:
-            self.places = _places_in_triangle(self.block_size, index.device)
-        triangle = self.inverses.index_select(0, index)[0]
-        return triangle.index_select(0, self.places).view(self.block_size, self.block_size)
-
-    def let_go(self) -> None:
-        """Free them: those of another θ are of no use, and whoever holds them does so until the next are there."""
-        self.factors.clear()
-        self.inverses = None
+            self.places = places(self.block_size, index.device)
+        packed = self.inverses.index_select(0, index)[0]
+        return packed.index_select(0, self.places).view(self.block_size, self.block_size)
 
     def all_inverses(self, operator: KernelOperator) -> None:
         """Invert every block, once. A short last block is filled up with the identity.
 
-        Of each the lower triangle is kept, row by row: together they weigh n·b/2.
+        Of each half is kept: together they weigh about n·b/2.
         """
         if self.inverses is None:
             b = self.block_size
             blocks = list(ranges(operator.n, b))
-            below = torch.ones(b, b, dtype=torch.bool, device=operator.device).tril_().flatten().nonzero()[:, 0]
-            self.inverses = torch.empty(len(blocks), len(below), dtype=self.dtype, device=operator.device)
+            self.inverses = torch.empty(len(blocks), packed_size(b), dtype=self.dtype, device=operator.device)
             for some in ranges(len(blocks), max(1, 2**24 // b**2)):  # 128 MiB of float64 at a time
                 batch = torch.eye(b, dtype=torch.float64, device=operator.device).repeat(some.stop - some.start, 1, 1)
                 for H, rows in zip(batch, blocks[some], strict=True):
@@ -95,15 +90,7 @@ class BlockFactors:
                 if bool(info.any()):  # say which
                     worst = int(info.argmax())
                     factor_or_raise(batch[worst], _name(blocks[some][worst]))
-                inverse = torch.cholesky_inverse(factor)
-                self.inverses[some] = inverse.flatten(1).index_select(1, below).to(self.dtype)
-
-
-def _places_in_triangle(b: int, device: torch.device) -> Tensor:
-    """Where entry (i, j) of a symmetric matrix is in its packed lower triangle, (b·b,)."""
-    i = torch.arange(b, device=device, dtype=torch.int32 if b < 40_000 else torch.int64)
-    high = torch.maximum(i[:, None], i)
-    return high.mul_(high + 1).floor_divide_(2).add_(torch.minimum(i[:, None], i)).flatten()
+                self.inverses[some] = pack(torch.cholesky_inverse(factor)).to(self.dtype)
 
 
 def _block(operator: KernelOperator, rows: slice) -> Tensor:
@@ -195,10 +182,8 @@ class AlternatingProjections(Solver):
         last = state.block_size if isinstance(state, BlockFactors) else state
         size = max(self.block_size, last or 0) if self.grow_after is not None else self.block_size
         b = min(size, operator.n)
-        if isinstance(state, BlockFactors):
-            if state.block_size == b and state.origin.same(operator.origin):
-                return state
-            state.let_go()
+        if isinstance(state, BlockFactors) and state.block_size == b and state.origin.same(operator.origin):
+            return state
         return BlockFactors.of(operator, b)
 
     def _iterate(self, operator: KernelOperator, progress: Progress, state: BlockFactors, until: float) -> None:
@@ -262,7 +247,7 @@ class AlternatingProjections(Solver):
         if fused:
             from warmgp.solvers import triton_steps
 
-            fused = blocks <= triton_steps.MOST_BLOCKS and b < 2**15  # of which a triangle has 32-bit addresses
+            fused = blocks <= triton_steps.MOST_BLOCKS and b < 2**15  # of which half has 32-bit addresses
         run = Recorded(fused_iteration if fused else iteration, operator)
         while True:
             norms = progress.norms()

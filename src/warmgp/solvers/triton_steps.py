@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from warmgp.solvers.packed import T
+
 MOST_BLOCKS = 2**14
 """That one program looks through for the worst."""
 
@@ -23,27 +25,36 @@ def pick(SUMS, WORST, FIRST, DONE, blocks, b, n, B: tl.constexpr):
 
 @triton.jit
 def project(
-    TRIANGLES, WORST, R, V, STEP, triangle, b, c, BM: tl.constexpr, BK: tl.constexpr, BC: tl.constexpr
+    PACKED, WORST, R, V, STEP, size, b, c, tiles, T: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
-    """STEP = A R[block], (b, c), and V[block] += STEP, for the block in WORST and its inverse A, a packed triangle."""
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    """STEP = A R[block], (b, c), and V[block] += STEP, for the block in WORST and its packed inverse A."""
+    mine = tl.program_id(0)
+    local = tl.arange(0, T)
     columns = tl.program_id(1) * BC + tl.arange(0, BC)
     worst = tl.load(WORST)
-    A, own = TRIANGLES + worst * triangle, worst * b
-    total = tl.zeros([BM, BC], TRIANGLES.dtype.element_ty)
-    for start in range(0, b, BK):
-        inner = start + tl.arange(0, BK)
-        high = tl.maximum(rows[:, None], inner[None, :])
-        low = tl.minimum(rows[:, None], inner[None, :])
-        a = tl.load(A + high * (high + 1) // 2 + low, mask=high < b, other=0.0)
-        at = (own + inner)[:, None] * c + columns[None, :]
-        r = tl.load(R + at, mask=(inner < b)[:, None] & (columns < c)[None, :], other=0.0)
-        total = tl.dot(a, r.to(a.dtype), total, input_precision="ieee", out_dtype=a.dtype)
+    A = PACKED + worst * size + local[:, None] * T + local[None, :]
+    own = worst * b
+    total = tl.zeros([T, BC], PACKED.dtype.element_ty)
+    for other in range(0, mine + 1):
+        a = tl.load(A + (mine * (mine + 1) // 2 + other) * T * T)
+        total = add_product(total, a, R, own, other * T + local, columns, b, c)
+    for other in range(mine + 1, tiles):
+        a = tl.trans(tl.load(A + (other * (other + 1) // 2 + mine) * T * T))
+        total = add_product(total, a, R, own, other * T + local, columns, b, c)
+    rows = mine * T + local
     inside = (rows < b)[:, None] & (columns < c)[None, :]
     step = total.to(R.dtype.element_ty)
     tl.store(STEP + rows[:, None] * c + columns[None, :], step, mask=inside)
     at = (own + rows)[:, None] * c + columns[None, :]
     tl.store(V + at, tl.load(V + at, mask=inside, other=0.0) + step, mask=inside)
+
+
+@triton.jit
+def add_product(total, a, R, own, inner, columns, b, c):
+    """total + a R[own + inner, columns]."""
+    at = (own + inner)[:, None] * c + columns[None, :]
+    r = tl.load(R + at, mask=(inner < b)[:, None] & (columns < c)[None, :], other=0.0)
+    return tl.dot(a, r.to(a.dtype), total, input_precision="ieee", out_dtype=a.dtype)
 
 
 def pick_block(sums: Tensor, worst: Tensor, first: Tensor, done: Tensor, b: int, n: int) -> None:
@@ -52,12 +63,11 @@ def pick_block(sums: Tensor, worst: Tensor, first: Tensor, done: Tensor, b: int,
     pick[(1,)](sums, worst, first, done, blocks, b, n, B=triton.next_power_of_2(blocks))
 
 
-def project_block(triangles: Tensor, worst: Tensor, r: Tensor, v: Tensor, b: int) -> Tensor:
-    """A r[block], added to v[block]: the step (b, c). ``triangles`` (blocks, b(b + 1)/2); r and v have whole blocks."""
-    c = r.shape[1]
+def project_block(packed: Tensor, worst: Tensor, r: Tensor, v: Tensor, b: int) -> Tensor:
+    """A r[block], added to v[block]: the step (b, c). ``packed`` (blocks, packed size); r and v have whole blocks."""
+    c, tiles, BC = r.shape[1], triton.cdiv(b, T), 16
     step = torch.empty(b, c, dtype=r.dtype, device=r.device)
-    BM, BC = 16, 32
-    project[(triton.cdiv(b, BM), triton.cdiv(c, BC))](
-        triangles, worst, r, v, step, triangles.shape[1], b, c, BM=BM, BK=32, BC=BC, num_warps=4
-    )
+    project[(tiles, triton.cdiv(c, BC))](
+        packed, worst, r, v, step, packed.shape[1], b, c, tiles, T=T, BC=BC, num_warps=8
+    )  # fmt: skip
     return step
