@@ -9,15 +9,20 @@ store=${1:?a folder for the records} limit=${2:?seconds}
 export PYTHONPATH=src:.
 export CUDA_MPS_PIPE_DIRECTORY=/tmp/warmgp-mps CUDA_MPS_LOG_DIRECTORY=/tmp/warmgp-mps-log
 mkdir -p "$store" "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
-nvidia-cuda-mps-control -d 2>/dev/null || echo "no multi-process service: runners take turns"
+if nvidia-cuda-mps-control -d 2> /dev/null; then
+    trap 'echo quit | nvidia-cuda-mps-control' EXIT
+else
+    echo "no multi-process service: runners take turns"
+fi
 
-lane() {  # a list of selections on stdin, one after the other
+lane() {  # selections on stdin, one after the other
     while read -r selection; do
         left=$((limit - SECONDS))
         [ "$left" -gt 15 ] || return
         # shellcheck disable=SC2086
         python -m experiments.run $selection --device "${DEVICE:-cuda}" --store "$store" --sharing 3 --cap "${CAP:-120}" \
-            --time-limit "$left" < /dev/null 2>&1 | grep -v "not run\|all done"
+            --time-limit "$left" < /dev/null
+        [ $? -ne 1 ] || echo "FAILED: $selection"
     done
 }
 
@@ -27,7 +32,9 @@ table1 --datasets pol --splits 1-2 --solvers cg
 table1 --datasets pol --splits 1-2 --solvers ap sgd --warm
 budgets --datasets pol --warm
 budgets --datasets pol --no-warm
+distances --datasets pol
 probes --datasets pol
+features --datasets pol
 LIST
 lane <<'LIST' &
 table1 --datasets elevators
@@ -35,8 +42,8 @@ table1 --datasets elevators --splits 1-2 --solvers cg
 table1 --datasets elevators --splits 1-2 --solvers ap sgd --warm
 table1 --datasets protein --solvers cg
 table1 --datasets protein --solvers ap sgd --warm
-distances --datasets pol elevators
-features --datasets pol elevators
+distances --datasets elevators
+features --datasets elevators protein
 LIST
 lane <<'LIST' &
 table1 --datasets bike
@@ -44,6 +51,6 @@ table1 --datasets bike --splits 1-2 --solvers cg
 table1 --datasets bike --splits 1-2 --solvers ap sgd --warm
 table1 --datasets keggdirected --solvers cg
 table1 --datasets keggdirected --solvers ap sgd --warm
-features --datasets bike protein
+features --datasets bike
 LIST
 wait

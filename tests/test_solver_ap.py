@@ -19,7 +19,7 @@ from solver_problems import (
 )
 from warmgp import ChunkedOperator, Matern32
 from warmgp.solvers import AlternatingProjections
-from warmgp.solvers.packed import pack, packed_size, places
+from warmgp.solvers.packed import pack, packed_size, unpack
 
 
 def changed_rows(solution: Tensor) -> list[int]:
@@ -262,7 +262,7 @@ def test_inverses_are_packed_and_found_again(b: int) -> None:
     packed = pack(A)
     assert packed.shape == (3, packed_size(b)) and packed_size(b) <= (b + 32) * (b + 64) / 2
     for matrix, numbers in zip(A, packed, strict=True):
-        assert torch.equal(numbers[places(b, A.device)].view(b, b), matrix)
+        assert torch.equal(unpack(numbers, b), matrix)
 
 
 # -- checks and refusals -------------------------------------------------------------------------------------------

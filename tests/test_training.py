@@ -264,6 +264,23 @@ def test_float32_ends_where_float64_does() -> None:
     assert results[0].posterior.solution.dtype == torch.float32 and results[0].theta.vector.dtype == torch.float64
 
 
+@pytest.mark.parametrize("on_device", [False, True])
+def test_factors_of_blocks_are_gone_when_the_gradient_is_made(on_device: bool) -> None:
+    """They weigh n·b/2, and the gradient has copies of its own to make."""
+    seen = []
+
+    class Looking(Pathwise):
+        def gradient(self, operator, result, targets):  # type: ignore[no-untyped-def]
+            seen.append(result.state)
+            return super().gradient(operator, result, targets)
+
+    H, y = operator()
+    train(
+        H, y, options(AlternatingProjections(20, on_device=on_device), Looking(8, 200), n_steps=2), generator=seeded()
+    )
+    assert seen == [20, 20]
+
+
 def test_gradient_that_is_not_finite_is_refused() -> None:
     class Broken(Pathwise):
         def gradient(self, operator, result, targets):  # type: ignore[no-untyped-def]

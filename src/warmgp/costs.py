@@ -64,7 +64,7 @@ H200 = Rates(
     exact_pass=5e-11, feature=1e-12, call=0.008,
 )  # fmt: skip
 """One NVIDIA H200, 65 columns, from benchmarks/results. Other cards differ. 100 steps of conjugate gradients with whole
-factors are then estimated at 1.8 s for pol (took 1.5), 22 for protein (13 to 19) and 26 for keggdirected (15); exact
+factors are then estimated at 1.8 s for pol (took 1.3), 22 for protein (13 to 19) and 26 for keggdirected (15); exact
 training at 10 s (11), 221 s (213) and 268 s (252)."""
 
 

@@ -253,8 +253,8 @@ def take_step(
     if watched:
         _watch(operator, targets, result, draw, options.rule.tol)
     kept = _light(result.state)
-    if not isinstance(options.gradient, Exact):
-        result = replace(result, state=kept)  # so that block inverses are not held while the gradient is made
+    if isinstance(result.state, BlockFactors):
+        result = replace(result, state=kept)  # else block inverses are held while the gradient is made
     theta = operator.theta
     gradient = options.gradient.gradient(operator, result, targets)
     if not bool(torch.isfinite(gradient).all()):

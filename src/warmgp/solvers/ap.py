@@ -27,7 +27,7 @@ from warmgp.solvers.base import (
     factor_or_raise,
     is_number,
 )
-from warmgp.solvers.packed import pack, packed_size, places
+from warmgp.solvers.packed import pack, packed_size, unpack
 from warmgp.triangular import solve_with_factor
 
 SPOILT = 0.25
@@ -46,7 +46,6 @@ class BlockFactors:
     dtype: torch.dtype
     factors: dict[int, Tensor] = field(default_factory=dict)
     inverses: Tensor | None = None  # (blocks, packed size): see :mod:`warmgp.solvers.packed`
-    places: Tensor | None = None  # where the entries of a block are in that, (b·b,), once asked for
 
     @classmethod
     def of(cls, operator: KernelOperator, block_size: int) -> BlockFactors:
@@ -67,30 +66,33 @@ class BlockFactors:
     def inverse(self, index: Tensor) -> Tensor:
         """The inverse of the block whose number is in ``index`` (1,), on the device; after :meth:`all_inverses`."""
         assert self.inverses is not None
-        if self.places is None:
-            self.places = places(self.block_size, index.device)
-        packed = self.inverses.index_select(0, index)[0]
-        return packed.index_select(0, self.places).view(self.block_size, self.block_size)
+        return unpack(self.inverses.index_select(0, index)[0], self.block_size)
 
     def all_inverses(self, operator: KernelOperator) -> None:
         """Invert every block, once. A short last block is filled up with the identity.
 
-        Of each half is kept: together they weigh about n·b/2.
+        Of each half is kept: together they weigh n·b/2, and n·16 more for whole tiles.
         """
         if self.inverses is None:
             b = self.block_size
             blocks = list(ranges(operator.n, b))
             self.inverses = torch.empty(len(blocks), packed_size(b), dtype=self.dtype, device=operator.device)
-            for some in ranges(len(blocks), max(1, 2**24 // b**2)):  # 128 MiB of float64 at a time
-                batch = torch.eye(b, dtype=torch.float64, device=operator.device).repeat(some.stop - some.start, 1, 1)
-                for H, rows in zip(batch, blocks[some], strict=True):
-                    size = rows.stop - rows.start
-                    H[:size, :size] = _block(operator, rows)
-                factor, info = torch.linalg.cholesky_ex(batch)
-                if bool(info.any()):  # say which
-                    worst = int(info.argmax())
-                    factor_or_raise(batch[worst], _name(blocks[some][worst]))
-                self.inverses[some] = pack(torch.cholesky_inverse(factor)).to(self.dtype)
+            for some in ranges(len(blocks), max(1, 2**24 // max(b**2, packed_size(b)))):  # 128 MiB of float64 at a time
+                self.inverses[some] = pack(self._inverted(operator, blocks[some]).to(self.dtype))
+
+    def _inverted(self, operator: KernelOperator, blocks: list[slice]) -> Tensor:
+        """Inverses of those blocks in float64, (blocks, b, b)."""
+        b = self.block_size
+        batch = torch.eye(b, dtype=torch.float64, device=operator.device).repeat(len(blocks), 1, 1)
+        for H, rows in zip(batch, blocks, strict=True):
+            size = rows.stop - rows.start
+            H[:size, :size] = _block(operator, rows)
+        factor, info = torch.linalg.cholesky_ex(batch)
+        if bool(info.any()):  # say which
+            worst = int(info.argmax())
+            factor_or_raise(batch[worst], _name(blocks[worst]))
+        del batch
+        return torch.cholesky_inverse(factor)
 
 
 def _block(operator: KernelOperator, rows: slice) -> Tensor:

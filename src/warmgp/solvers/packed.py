@@ -22,18 +22,23 @@ def pack(matrices: Tensor) -> Tensor:
     """Symmetric (k, b, b) as (k, packed size)."""
     k, b, _ = matrices.shape
     tiles = -(-b // T)
-    padded = torch.nn.functional.pad(matrices, (0, tiles * T - b) * 2)
-    whole = padded.view(k, tiles, T, tiles, T).transpose(2, 3).reshape(k, tiles**2, T**2)
-    below = torch.ones(tiles, tiles, dtype=torch.bool, device=matrices.device).tril_().flatten().nonzero()[:, 0]
-    return whole.index_select(1, below).flatten(1)
+    padded = torch.nn.functional.pad(matrices, (0, tiles * T - b) * 2) if b % T else matrices
+    split = padded.view(k, tiles, T, tiles, T)
+    packed = matrices.new_empty(k, packed_size(b))
+    first = 0
+    for row in range(tiles):  # tiles (row, 0) to (row, row)
+        size = (row + 1) * T**2
+        packed[:, first : first + size].view(k, row + 1, T, T).copy_(split[:, row, :, : row + 1].transpose(1, 2))
+        first += size
+    return packed
 
 
-def places(b: int, device: torch.device) -> Tensor:
-    """Where the entries (i, j) of a b × b matrix are, (b·b,)."""
-    i = torch.arange(b, device=device)
-    tile, within = i // T, i % T
-    upper, lower = torch.maximum(tile[:, None], tile), torch.minimum(tile[:, None], tile)
-    above = tile[:, None] < tile
-    row = torch.where(above, within, within[:, None])
-    column = torch.where(above, within[:, None], within)
-    return ((upper * (upper + 1) // 2 + lower) * T**2 + row * T + column).flatten()
+def unpack(packed: Tensor, b: int) -> Tensor:
+    """One matrix (b, b) from its packed numbers."""
+    tiles = -(-b // T)
+    i = torch.arange(tiles, device=packed.device)
+    low, high = torch.minimum(i[:, None], i), torch.maximum(i[:, None], i)
+    whole = packed.view(-1, T, T)[high * (high + 1) // 2 + low]  # (tiles, tiles, T, T)
+    above = (i[:, None] < i)[:, :, None, None]
+    whole = torch.where(above, whole.mT, whole)
+    return whole.transpose(1, 2).reshape(tiles * T, tiles * T)[:b, :b]
