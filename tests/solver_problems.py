@@ -222,3 +222,35 @@ def solve(
     rule = StoppingRule(tol, max_epochs)
     generator = torch.Generator().manual_seed(seed)
     return solver.solve(operator, targets, start, rule=rule, generator=generator, state=state)
+
+
+STEADY_SGD = StochasticGradientDescent(batch_size=40, learning_rate=3.0, momentum=0.5)
+"""Its iterations compare: no search for a rate comes in between."""
+
+DTYPES = (torch.float32, torch.float64)
+solvers = pytest.mark.parametrize("name", SOLVERS)
+iterative = pytest.mark.parametrize("name", ITERATIVE)
+dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=("float32", "float64"))
+operators = pytest.mark.parametrize("kind", ("dense", "chunked"))
+
+
+def assert_solved(problem: Problem, result: SolveResult, tol: float) -> None:
+    """Converged in the residual of an independent float64 H, and as close to the truth as that residual implies."""
+    assert result.converged
+    assert result.stop_reason == "converged"
+    assert result.residual_checked
+    assert result.solution.dtype == problem.targets.dtype
+    assert result.solution.shape == problem.targets.shape
+    single = result.solution.dtype == torch.float32
+    allowed = tol * (1.05 if single else 1.0 + 1e-9)
+    true = problem.residuals(result.solution)
+    assert max(true) <= allowed
+    reported = (result.residual_mean, result.residual_probes)
+    assert reported == pytest.approx(true, rel=1e-6, abs=1e-4 if single else 1e-12)
+    # |v − v*| = |H⁻¹ r| ≤ |r| / λ_min: per system for y, on average for the probes, like the residuals
+    b = problem.targets.double()
+    scale = torch.where(b.norm(dim=0) > 0, b.norm(dim=0), 1.0)
+    errors = (result.solution.double() - problem.truth).norm(dim=0) / scale
+    bound = allowed / float(torch.linalg.eigvalsh(problem.h)[0])
+    assert float(errors[0]) <= bound
+    assert float(errors[1:].sum()) <= bound * max(1, len(errors) - 1)

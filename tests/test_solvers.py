@@ -1,4 +1,4 @@
-"""Every solver against dense float64 Cholesky: convergence, epochs, warm starts, stopping, and refusals."""
+"""Every solver against dense float64 Cholesky: convergence, warm starts, repeatability, scaling, and refusals."""
 
 from __future__ import annotations
 
@@ -6,63 +6,26 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from solver_problems import (
-    ITERATIVE,
     KERNELS,
     SHAPES,
     SOLVERS,
+    STEADY_SGD,
     Problem,
-    RecordingDense,
+    assert_solved,
+    dtypes,
     hyperparameters,
+    iterative,
     make_problem,
     one_thread,  # noqa: F401
+    operators,
     solve,
+    solvers,
 )
 from warmgp.solvers import (
-    AlternatingProjections,
-    Cholesky,
     ConjugateGradients,
-    Solver,
-    SolveResult,
-    StochasticGradientDescent,
-    StoppingRule,
-    get_solver,
 )
-from warmgp.solvers.base import Progress, Stall, factor_or_raise
-from warmgp.triangular import inverse_from_factor
-
-STEADY_SGD = StochasticGradientDescent(batch_size=40, learning_rate=3.0, momentum=0.5)
-"""Its iterations compare: no search for a rate comes in between."""
-
-DTYPES = (torch.float32, torch.float64)
-solvers = pytest.mark.parametrize("name", SOLVERS)
-iterative = pytest.mark.parametrize("name", ITERATIVE)
-dtypes = pytest.mark.parametrize("dtype", DTYPES, ids=("float32", "float64"))
-operators = pytest.mark.parametrize("kind", ("dense", "chunked"))
-
-
-def assert_solved(problem: Problem, result: SolveResult, tol: float) -> None:
-    """Converged in the residual of an independent float64 H, and as close to the truth as that residual implies."""
-    assert result.converged
-    assert result.stop_reason == "converged"
-    assert result.residual_checked
-    assert result.solution.dtype == problem.targets.dtype
-    assert result.solution.shape == problem.targets.shape
-    single = result.solution.dtype == torch.float32
-    allowed = tol * (1.05 if single else 1.0 + 1e-9)
-    true = problem.residuals(result.solution)
-    assert max(true) <= allowed
-    reported = (result.residual_mean, result.residual_probes)
-    assert reported == pytest.approx(true, rel=1e-6, abs=1e-4 if single else 1e-12)
-    # |v − v*| = |H⁻¹ r| ≤ |r| / λ_min: per system for y, on average for the probes, like the residuals
-    b = problem.targets.double()
-    scale = torch.where(b.norm(dim=0) > 0, b.norm(dim=0), 1.0)
-    errors = (result.solution.double() - problem.truth).norm(dim=0) / scale
-    bound = allowed / float(torch.linalg.eigvalsh(problem.h)[0])
-    assert float(errors[0]) <= bound
-    assert float(errors[1:].sum()) <= bound * max(1, len(errors) - 1)
 
 
 # -- convergence ---------------------------------------------------------------------------------------------------
@@ -163,74 +126,6 @@ def test_start_and_targets_are_not_written_into(name: str) -> None:
     assert torch.equal(start, before[1])
 
 
-# -- epochs --------------------------------------------------------------------------------------------------------
-@solvers
-@operators
-@pytest.mark.parametrize("warm", (False, True), ids=("cold", "warm"))
-@pytest.mark.parametrize("max_epochs", (None, 3.5), ids=("converged", "budget"))
-def test_epochs_are_the_entries_applied(name: str, kind: str, warm: bool, max_epochs: float | None) -> None:
-    problem = make_problem(kernel="matern12")
-    operator = problem.operator(kind)
-    start = 0.5 * problem.truth if warm else None
-    tol = 0.01 if max_epochs is None else 1e-6
-    result = solve(name, operator, problem.targets, start, tol=tol, max_epochs=max_epochs)
-    stopped = max_epochs is not None and name != "cholesky"
-    assert result.stop_reason == ("budget" if stopped else "converged")
-    assert result.epochs == result.iteration_epochs + result.overhead_epochs
-    assert result.epochs * problem.n**2 == pytest.approx(operator.applied, rel=1e-9)
-    if name in ("ap", "sgd"):
-        partial = operator.entries["columns_matmul" if name == "ap" else "rows_matmul"]
-        assert result.iteration_epochs * problem.n**2 == pytest.approx(partial, rel=1e-9)
-        assert result.iterations == len(operator.partial)
-    elif name == "cholesky":
-        assert result.iteration_epochs == 0
-    else:
-        assert result.iterations == result.iteration_epochs
-    if name == "cg":
-        assert operator.calls["kernel_columns"] == 100  # evaluated, but no product
-    if name == "ap":
-        assert operator.calls["block"] == 4  # likewise
-    if name != "sgd":  # whose fallbacks to the last good iterate pay for a true residual each
-        assert result.overhead_epochs == warm + (not stopped)
-
-
-@iterative
-@pytest.mark.parametrize("max_epochs", (0.1, 0.5, 1, 2.9, 7))
-def test_the_iterations_stay_within_the_budget(name: str, max_epochs: float) -> None:
-    problem = make_problem()
-    result = solve(name, problem.operator(), problem.targets, tol=1e-8, max_epochs=max_epochs)
-    largest = {"ap": 50 / 157, "sgd": 40 / 157}.get(name, 1.0)
-    assert result.iteration_epochs <= max_epochs * (1 + 1e-9)
-    assert result.iteration_epochs > max_epochs - largest - 1e-9, "one more iteration would have fitted"
-    if result.iterations == 0:
-        assert not result.solution.any()
-        assert result.residual_checked
-        assert (result.residual_mean, result.residual_probes) == pytest.approx((1.0, 1.0))
-
-
-@iterative
-def test_a_stop_by_budget_reports_its_residuals(name: str) -> None:
-    problem = make_problem()
-    result = solve(name, problem.operator(), problem.targets, max_epochs=2)
-    assert result.stop_reason == "budget"
-    assert not result.converged
-    # CG and AP carry their residual along, and in float64 it is the true one; SGD's estimate lags, so it looks again
-    assert result.residual_checked == (name == "sgd")
-    assert max(result.residual_mean, result.residual_probes) > 0.01
-    true = problem.residuals(result.solution)
-    assert (result.residual_mean, result.residual_probes) == pytest.approx(true, rel=1e-9)
-    assert result.seconds > 0
-
-
-@iterative
-def test_a_budget_that_suffices_changes_nothing(name: str) -> None:
-    problem = make_problem(kernel="matern12")
-    free = solve(name, problem.operator(), problem.targets)
-    budget = solve(name, problem.operator(), problem.targets, max_epochs=free.iteration_epochs)
-    assert budget.converged
-    assert torch.equal(budget.solution, free.solution)
-
-
 # -- repeatability -------------------------------------------------------------------------------------------------
 @solvers
 @dtypes
@@ -249,135 +144,6 @@ def test_only_sgd_depends_on_the_seed(name: str) -> None:
     solver = STEADY_SGD if name == "sgd" else name
     first, second = (solve(solver, problem.operator(), problem.targets, max_epochs=2, seed=seed) for seed in (1, 2))
     assert torch.equal(first.solution, second.solution) == (name != "sgd")
-
-
-# -- the rule ------------------------------------------------------------------------------------------------------
-def one_sided(case: str) -> tuple[Problem, Tensor]:
-    """A problem in which one side of [y, probes] is much easier than the other, and the easy side alone."""
-    problem = make_problem(kernel="matern12")
-    b = problem.targets
-    top = torch.linalg.eigh(problem.h).eigenvectors[:, -1:]
-    targets, easy = {
-        "zero y": (torch.cat([0 * b[:, :1], b[:, 1:3]], 1), [0]),
-        "zero probes": (torch.cat([b[:, 1:2], 0 * b[:, :1].expand(-1, 20)], 1), [1]),
-        "easy y": (torch.cat([top, b[:, 1:3]], 1), [0]),
-        "easy probes": (torch.cat([b[:, 1:2], top.expand(-1, 20)], 1), [1]),
-    }[case]
-    return Problem(problem.x, targets.contiguous(), problem.theta, problem.kernel), targets[:, easy].contiguous()
-
-
-@solvers
-@pytest.mark.parametrize("case", ("zero y", "zero probes", "easy y", "easy probes"))
-def test_both_residuals_must_meet_the_tolerance(name: str, case: str) -> None:
-    problem, easy = one_sided(case)
-    solver = STEADY_SGD if name == "sgd" else SOLVERS[name]
-    result = solve(solver, problem.operator(), problem.targets)
-    assert_solved(problem, result, 0.01)
-    alone = solve(solver, problem.operator(), easy)
-    if name != "cholesky":
-        assert result.iterations > alone.iterations, "the easy side alone decides: this case shows nothing"
-
-
-def test_probes_count_by_their_average_not_by_the_worst_of_them() -> None:
-    problem = make_problem("only y")
-    hard = problem.targets
-    targets = torch.cat([torch.zeros_like(hard), hard, torch.zeros_like(hard).expand(-1, 9)], 1)
-    result = solve("cg0", problem.operator(), targets)
-    residuals = (targets - problem.h @ result.solution).norm(dim=0) / hard.norm()
-    assert result.converged
-    assert 0.01 < float(residuals.max()) <= 0.1
-    assert result.residual_probes == pytest.approx(float(residuals[1:].mean()))
-
-
-class Drifting(RecordingDense):
-    """An operator whose partial and full products disagree: the carried residual of AP is wrong, as by rounding."""
-
-    drift = 0.0
-
-    def columns_matmul(self, index: slice, W: Tensor) -> Tensor:
-        return (1 + self.drift) * super().columns_matmul(index, W)
-
-
-def test_a_carried_residual_does_not_make_a_solve_converged() -> None:
-    problem = make_problem(kernel="matern12")
-    operator = Drifting(problem.x, problem.operator().kernel, problem.theta)
-    operator.drift = 0.02
-    result = solve("ap", operator, problem.targets, max_epochs=300)
-    assert operator.calls["matmul"] == result.overhead_epochs
-    assert result.overhead_epochs > 1, "the first check must fail here, or this test shows nothing"
-    if result.converged:
-        assert_solved(problem, result, 0.01)
-    else:
-        assert max(problem.residuals(result.solution)) > 0.01
-
-
-@pytest.mark.parametrize("tol", (0, -0.1, math.nan, math.inf, "0.01", None))
-def test_tol_must_be_a_positive_number(tol: object) -> None:
-    with pytest.raises(ValueError, match="tol must be a positive number"):
-        StoppingRule(tol)
-
-
-@pytest.mark.parametrize("max_epochs", (0, -1, -0.5, math.nan, "auto"))
-def test_max_epochs_must_be_a_positive_number_or_none(max_epochs: object) -> None:
-    with pytest.raises(ValueError, match="max_epochs must be a positive number or None"):
-        StoppingRule(max_epochs=max_epochs)
-
-
-def test_the_rule_allows_its_budget_up_to_rounding() -> None:
-    rule = StoppingRule(max_epochs=0.3)
-    assert rule.allows(0.1 + 0.2)  # 0.30000000000000004
-    assert not rule.allows(0.301)
-    assert StoppingRule(max_epochs=None).allows(1e12)
-
-
-# -- no progress ---------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    "solver",
-    (
-        ConjugateGradients(stall_epochs=20),
-        ConjugateGradients(preconditioner_rank=0, stall_epochs=20),
-        AlternatingProjections(block_size=50, stall_epochs=20),
-    ),
-    ids=("cg", "cg0", "ap"),
-)
-def test_a_tolerance_below_rounding_ends_as_stagnated(solver: Solver) -> None:
-    problem = make_problem(kernel="matern12", dtype=torch.float32)
-    result = solve(solver, problem.operator(), problem.targets, tol=1e-9)
-    assert result.stop_reason == "stagnated"
-    assert not result.converged
-    assert result.residual_checked
-    worst = max(result.residual_mean, result.residual_probes)
-    assert 1e-9 < worst < 1e-4
-    assert max(problem.residuals(result.solution)) < 1e-4  # it goes as far as float32 does
-    assert result.iteration_epochs < 1000
-
-
-@pytest.mark.parametrize(
-    "solver",
-    (
-        ConjugateGradients(preconditioner_rank=0, stall_epochs=3),
-        AlternatingProjections(block_size=5, stall_epochs=0.3),
-        StochasticGradientDescent(batch_size=40, learning_rate=1e-4, stall_epochs=3),
-    ),
-    ids=("cg", "ap", "sgd"),
-)
-def test_no_progress_for_the_patience_ends_as_stagnated(solver: Solver) -> None:
-    problem = make_problem(kernel="rbf")
-    problem = Problem(problem.x, problem.targets, hyperparameters(0.01, 1.2, [2.0]), "rbf")
-    result = solve(solver, problem.operator(), problem.targets, max_epochs=100)
-    assert result.stop_reason == "stagnated"
-    assert not result.converged
-    assert result.residual_checked
-    assert result.iteration_epochs > solver.stall_epochs
-    true = problem.residuals(result.solution)
-    assert (result.residual_mean, result.residual_probes) == pytest.approx(true, rel=1e-6)
-
-
-def test_a_stall_is_less_than_one_percent_within_the_patience() -> None:
-    stall = Stall(2.0)
-    assert not any(stall.update(0.98**k, float(k)) for k in range(10)), "progress in every epoch"
-    assert not stall.update(0.98**9 * 0.995, 11.0)  # half a percent, but only two epochs
-    assert stall.update(0.98**9 * 0.995, 11.5)
 
 
 # -- scaling -------------------------------------------------------------------------------------------------------
@@ -463,161 +229,3 @@ def test_huge_and_tiny_float32_targets_are_solved_or_refused(factor: float) -> N
         return
     if result.converged:
         assert max(scaled.residuals(result.solution)) < 0.0105
-
-
-# -- states --------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("name", "change"),
-    (
-        ("cg", "kernel"),
-        ("cg", "dtype"),
-        ("cg", "rows"),
-        ("ap", "kernel"),
-        ("ap", "dtype"),
-        ("ap", "rows"),
-        ("cholesky", "kernel"),
-        ("cholesky", "dtype"),
-        ("cholesky", "rows"),
-    ),
-)
-def test_a_state_of_another_operator_is_not_used(name: str, change: str) -> None:
-    problem = make_problem(
-        kernel="matern12" if change == "kernel" else "rbf",
-        dtype=torch.float32 if change == "dtype" else torch.float64,
-        n=151 if change == "rows" else 157,
-    )
-    other = make_problem(kernel="rbf")
-    state = solve(name, other.operator(), other.targets).state
-    result = solve(name, problem.operator(), problem.targets, state=state, max_epochs=300)
-    assert_solved(problem, result, 0.01)
-
-
-def test_cholesky_returns_no_factor_of_another_theta() -> None:
-    problem = make_problem()
-    first = solve("cholesky", problem.operator(), problem.targets)
-    moved = hyperparameters(0.3003, 1.2, [0.9, 1.4, 2.0, 1.1])
-    result = solve("cholesky", problem.operator(theta=moved), problem.targets, first.solution, state=first.state)
-    assert result.iterations == 0
-    assert result.state is None or result.state.origin.theta.equals(moved)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    (
-        ("cholesky", Cholesky),
-        ("cg", ConjugateGradients),
-        ("ap", AlternatingProjections),
-        ("sgd", StochasticGradientDescent),
-    ),
-)
-def test_get_solver_by_name_has_the_default_options(name: str, kind: type[Solver]) -> None:
-    assert get_solver(name) == kind()
-    assert get_solver(name).name == name
-
-
-def test_get_solver_keeps_a_solver() -> None:
-    solver = AlternatingProjections(block_size=7)
-    assert get_solver(solver) is solver
-
-
-@pytest.mark.parametrize("wrong", ("lu", "CG", "", None, ConjugateGradients))
-def test_get_solver_names_what_it_accepts(wrong: object) -> None:
-    with pytest.raises(ValueError, match="solver must be one of 'cholesky', 'cg', 'ap', 'sgd' or a Solver object"):
-        get_solver(wrong)
-
-
-# -- Cholesky ------------------------------------------------------------------------------------------------------
-def test_cholesky_reuses_its_factor_at_the_same_theta_only() -> None:
-    problem = make_problem()
-    first = solve("cholesky", problem.operator(), problem.targets)
-
-    def evaluated(theta: object, state: object) -> tuple[int, SolveResult]:
-        operator = problem.operator(theta=theta)
-        operator.matmul(problem.targets)  # H is stored from here on
-        before = operator.entries_evaluated
-        result = solve("cholesky", operator, problem.targets, state=state)
-        return operator.entries_evaluated - before, result
-
-    same, again = evaluated(problem.theta, first.state)
-    assert same == 0
-    assert again.state is first.state
-    assert torch.equal(again.solution, first.solution)
-    moved = hyperparameters(0.31, 1.2, [0.9, 1.4, 2.0, 1.1])
-    other, result = evaluated(moved, first.state)
-    assert other > 0
-    assert result.state.origin.theta.equals(moved)
-    assert_solved(Problem(problem.x, problem.targets, moved, problem.kernel), result, 1e-9)
-
-
-def test_a_matrix_that_is_not_positive_definite_raises_with_the_remedy() -> None:
-    matrix = torch.diag(torch.tensor([1.0, 2.0, -1.0, 1.0]))
-    with pytest.raises(torch.linalg.LinAlgError) as error:
-        factor_or_raise(matrix, "the block of rows 4 to 8 of H")
-    message = str(error.value)
-    assert message.startswith("the block of rows 4 to 8 of H is not positive definite")
-    assert "row 3 of 4" in message
-    for remedy in ("float64", "noise_floor", "near-duplicate rows"):
-        assert remedy in message
-
-
-def test_a_factor_is_float64_and_lower() -> None:
-    matrix = make_problem(n=20).h
-    factor = factor_or_raise(matrix.float(), "H")
-    assert factor.dtype == torch.float64
-    assert torch.equal(factor, factor.tril())
-    torch.testing.assert_close(factor @ factor.T, matrix, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("solver", (Cholesky(), AlternatingProjections(block_size=10)), ids=("cholesky", "ap"))
-def test_duplicated_rows_without_noise_raise_with_the_remedy(solver: Solver) -> None:
-    problem = make_problem(n=31)
-    x = problem.x.clone()
-    x[1] = x[0]
-    theta = hyperparameters(1e-9, 1.0, [1.0])  # 1 + 1e-18 is 1: rows 0 and 1 of H are the same
-    targets = problem.targets.clone()
-    targets[10:] = 0  # AP begins with the first block
-    singular = Problem(x, targets, theta, "rbf")
-    with pytest.raises(torch.linalg.LinAlgError, match=r"not positive definite.*noise_floor"):
-        solve(solver, singular.operator(), singular.targets)
-
-
-# -- the books -----------------------------------------------------------------------------------------------------
-def test_a_failed_check_goes_on_from_the_true_residual() -> None:
-    problem = make_problem()
-    progress = Progress.begin(problem.operator(), problem.targets, None, StoppingRule(0.01))
-    progress.count(1.0)
-    progress.r.zero_()  # claims to have converged, while v is still zero
-    assert not progress.finished(progress.norms(), 1.0)
-    assert progress.checked
-    assert progress.overhead_epochs == 1
-    torch.testing.assert_close(progress.r, problem.targets / problem.targets.norm(dim=0))
-
-
-def test_five_checks_without_progress_are_the_limit() -> None:
-    problem = make_problem()
-    progress = Progress.begin(problem.operator(), problem.targets, None, StoppingRule(0.01))
-    answers = []
-    for _ in range(6):  # the first failed check is the one that the others are compared with
-        progress.count(1.0)
-        answers.append(progress.finished((0.0, 0.0), 1.0))
-    assert answers == [False] * 5 + [True]
-    assert progress.stop_reason == "stagnated"
-    assert not progress.result().converged
-
-
-@pytest.mark.parametrize(("n", "block"), [(1, 4), (7, 7), (50, 16), (64, 16), (53, 8), (30, None)])
-def test_inverse_from_a_factor_by_blocks(n: int, block: int | None) -> None:
-    A = torch.randn(n, n + 3, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
-    H = A @ A.T + torch.eye(n, dtype=torch.float64)
-    inverse = inverse_from_factor(torch.linalg.cholesky(H), block)
-    torch.testing.assert_close(inverse, torch.linalg.inv(H), rtol=1e-9, atol=1e-11)
-    assert torch.equal(inverse, inverse.T) or block is None
-
-
-@pytest.mark.parametrize("name", ITERATIVE)
-def test_an_infinite_budget_is_none(name: str) -> None:
-    problem = make_problem()
-    results = [
-        solve(SOLVERS[name], problem.operator(), problem.targets, tol=0.1, max_epochs=m) for m in (None, math.inf)
-    ]
-    assert results[0].converged and torch.equal(results[0].solution, results[1].solution)

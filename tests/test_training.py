@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
-from gp_truth import h_matrix, log_marginal_likelihood, toy
+from gp_truth import h_matrix, log_marginal_likelihood
+from training_problems import KERNEL, operator, options, seeded
 from warmgp import (
     AlternatingProjections,
     Cholesky,
@@ -21,33 +20,11 @@ from warmgp import (
     Standard,
     StochasticGradientDescent,
     StoppingRule,
-    TrainingOptions,
     train,
 )
 from warmgp.gradient import GradientEstimator
-from warmgp.kernels import get_kernel
-from warmgp.operators import KernelOperator
-from warmgp.solvers import Solver, SolveResult
-from warmgp.training import TrainingResult, train_only
-from warmgp.training_state import settled
-
-KERNEL = get_kernel("matern32")
-
-
-def operator(n: int = 60, d: int = 2, dtype: torch.dtype = torch.float64) -> tuple[DenseOperator, torch.Tensor]:
-    x, y = toy(n, d)
-    return DenseOperator(x.to(dtype), KERNEL, Hyperparameters.ones(d)), y.to(dtype)
-
-
-def options(
-    solver: Solver | None = None, gradient: GradientEstimator | None = None, **changes: object
-) -> TrainingOptions:
-    base = TrainingOptions(solver or ConjugateGradients(20), gradient or Pathwise(8, 200), n_steps=6, n_features=200)
-    return replace(base, **changes)  # type: ignore[arg-type]
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from warmgp.solvers import Solver
+from warmgp.training import train_only
 
 
 def test_exact_training_follows_torch_adam_on_autograd() -> None:
@@ -319,124 +296,3 @@ def test_targets_are_checked() -> None:
     x[3, 0] = math.inf
     with pytest.raises(ValueError, match="x must be finite"):
         train(DenseOperator(x, KERNEL, Hyperparameters.ones(2)), y, options(), generator=seeded())
-
-
-# -- the outer loop's economy --------------------------------------------------------------------------------------
-def test_training_settles_and_stays_settled() -> None:
-    H, y = operator(80)
-    exact = options(Cholesky(), Exact(), n_steps=500, settle=True)
-    result = train(H, y, exact, generator=seeded())
-    steps = len(result.history)
-    assert 20 < steps < 500 and settled(result.history) and not settled(result.history[:-1])
-    longer = train(H, y, replace(exact, settle=False), generator=seeded())
-    gained = longer.history[-1].log_marginal_likelihood - result.history[-1].log_marginal_likelihood
-    assert gained / 80 < 0.02  # nats per point
-    again = train(H, y, exact, generator=seeded(), state=result.state)
-    assert len(again.history) == steps and again.theta.equals(result.theta)
-
-
-def test_gains_are_what_the_likelihood_gains() -> None:
-    """For small steps the promise of a step, gradient times step, is what the likelihood does."""
-    H, y = operator(60)
-    result = train(H, y, options(Cholesky(), Exact(), n_steps=12, learning_rate=1e-3), generator=seeded())
-    values = [record.log_marginal_likelihood for record in result.history]
-    for before, after, record in zip(values, values[1:], result.history, strict=False):
-        assert (after - before) / 60 == pytest.approx(record.gain, rel=0.05)
-
-
-def test_settled_needs_a_window() -> None:
-    H, y = operator(40)
-    record = train(H, y, options(n_steps=1), generator=seeded()).history[0]
-    flat = [replace(record, gain=0.0)] * 10
-    assert settled(flat) and not settled(flat[1:]) and not settled([*flat[1:], replace(record, gain=1.0)])
-    assert settled([replace(record, gain=1.0), *flat])
-
-
-def test_relative_steps_move_what_is_large_by_a_share_of_itself() -> None:
-    x, y = toy(60, 2)
-    start = Hyperparameters(0.5, 1.5, [20.0, 0.8])
-    plain, relative = (
-        train_only(
-            DenseOperator(x, KERNEL, start), y,
-            options(Cholesky(), Exact(), n_steps=1, relative_steps=flag), generator=seeded(),
-        )
-        for flag in (False, True)
-    )  # fmt: skip
-    moved = [(state.nu - start.unconstrained).tolist() for state in (plain, relative)]
-    assert moved[1] == pytest.approx([m * max(1.0, t) for m, t in zip(moved[0], start.vector.tolist(), strict=True)])
-
-
-def test_relative_steps_get_irrelevant_inputs_out_of_the_way() -> None:
-    generator = seeded()
-    x = torch.randn(150, 4, dtype=torch.float64, generator=generator)
-    y = torch.sin(x[:, 0]) + 0.1 * torch.randn(150, dtype=torch.float64, generator=generator)
-    values = {}
-    for flag in (False, True):
-        H = DenseOperator(x, KERNEL, Hyperparameters.ones(4))
-        choice = options(Cholesky(), Exact(), n_steps=60, relative_steps=flag)
-        values[flag] = train_only(H, y, choice, generator=seeded()).history[-1]
-    assert values[True].log_marginal_likelihood > values[False].log_marginal_likelihood + 5
-    assert min(values[True].length_scales[1:]) > 2 * max(values[False].length_scales[1:])
-
-
-def last_solve(
-    solver: ConjugateGradients, noise: float = 1e-3, max_epochs: float | None = None
-) -> tuple[TrainingResult, float]:
-    """The result of no steps at low noise, and the largest residual of its last solve per point, over the noise."""
-    x = torch.linspace(0, 10, 150, dtype=torch.float64)[:, None]
-    y = torch.sin(3 * x[:, 0])
-    operator = DenseOperator(x, get_kernel("matern32"), Hyperparameters(noise, 1.0, [1.0]))
-    rule = StoppingRule(0.01, max_epochs)
-    options = TrainingOptions(solver, Pathwise(8, 200), rule=rule, n_steps=0)
-    result = train(operator, y, options, generator=torch.Generator().manual_seed(0))
-    w = torch.Generator().manual_seed(0)
-    targets = Pathwise(8, 200).targets(operator, y, Pathwise(8, 200).draw(operator, w))
-    residual = targets - operator.matmul(result.posterior.solution)
-    return result, float(residual.square().mean(0).sqrt().max()) / noise
-
-
-def test_the_last_solve_goes_on_below_the_noise_where_a_factor_makes_it_cheap() -> None:
-    result, left = last_solve(ConjugateGradients(0, factor_after=2))
-    assert left <= 0.2 and result.final.converged  # 0.1 on average over the systems
-    result, left = last_solve(ConjugateGradients(20))  # as in the paper: the same rule as every solve
-    assert left > 0.5 and result.final.converged
-
-
-def test_a_last_solve_that_met_tol_has_converged() -> None:
-    """Aiming lower is a hope: what counts is the tolerance that was asked for."""
-    x, y = torch.zeros(40, 1, dtype=torch.float64), torch.ones(40, dtype=torch.float64)
-    operator = DenseOperator(x, KERNEL, Hyperparameters(1e-3, 1.0, [1.0]))
-    options = TrainingOptions(Short(0, factor_after=2), Pathwise(2, 20), n_steps=0)
-    result = train(operator, y, options, generator=torch.Generator().manual_seed(0))
-    assert result.final.converged and result.final.stop_reason == "stagnated"
-    few, _ = last_solve(ConjugateGradients(0, factor_after=2), max_epochs=1)
-    assert not few.final.converged and few.final.stop_reason == "budget"
-
-
-class Short(ConjugateGradients):
-    """Reaches 0.005, and no further."""
-
-    def solve(self, operator: KernelOperator, targets: Tensor, *rest: object, **more: object) -> SolveResult:
-        return SolveResult(torch.zeros_like(targets), 0.005, 0.005, True, 1, 1.0, 0.0, False, "stagnated", 0.0)
-
-
-# -- the last solve's rule -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("solver", "budget", "refined"),
-    [
-        (ConjugateGradients(20), None, False),
-        (ConjugateGradients(0, factor_after=5), None, True),
-        (ConjugateGradients(0, factor_after=5), 10.0, False),  # a budget is a budget
-        (AlternatingProjections(20), None, False),
-        (AlternatingProjections(20, grow_after=5), None, True),
-        (AlternatingProjections(20, grow_after=5), 10.0, False),
-        (AlternatingProjections(20, grow_after=5, largest_block=40), None, False),
-    ],
-)
-def test_the_last_solve_goes_below_the_noise_where_that_is_cheap(
-    solver: Solver, budget: float | None, refined: bool
-) -> None:
-    theta, targets = Hyperparameters(1e-3, 1.0, [1.0, 1.0]), torch.full((60, 3), 2.0)
-    rule = options(solver, rule=StoppingRule(0.01, budget)).last_rule(theta, targets)
-    assert rule.tol == pytest.approx(0.1 * 1e-3 / 2.0 if refined else 0.01)
-    assert rule.max_epochs == budget
