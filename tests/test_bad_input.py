@@ -13,7 +13,7 @@ import torch
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.multioutput import MultiOutputRegressor
 
-from warmgp import GPRegressor
+from warmgp import GPRegressor, Matern32
 
 SETTINGS = {"n_steps": 2, "n_features": 20, "n_probes": 2, "random_state": 0}
 RNG = np.random.default_rng(0)
@@ -34,6 +34,7 @@ DATA_ERRORS = {
     "NaN in y": (X, spoiled(Y, math.nan), "y contains NaN in row 3.*leave out"),
     "infinity in y": (X, spoiled(Y, -math.inf), "y contains infinity in row 3.*leave out"),
     "too large X": (spoiled(X, 1e300), Y, "column 1 of X has values too large.*divide"),
+    "too small y": (X, Y * 1e-170, "y has values too small.*multiply"),
     "too large y": (X, spoiled(Y, 1e300), "y has values too large.*divide"),
     "text in X": (np.array([["1", "b"]] * 40), Y, "X, column 1, is not numbers.*'b'.*turn it into numbers"),
     "text in a frame": (NAMED.assign(colour="red"), Y, "X, column 'colour', is not numbers.*'red'.*turn it into"),
@@ -55,7 +56,7 @@ DATA_ERRORS = {
     "no y": (X, None, "requires y to be passed"),
     "scalar y": (X, 3.0, "y should be a 1d array"),
     "ragged y": (X, [[1.0], [1.0, 2.0]] * 20, r"y must be one column of shape \(40,\)"),
-    "constant y": (X, np.full(40, 3.0), "y is constant.*nothing to learn"),
+    "constant y": (X, np.full(40, 3.0), "y is constant.*nothing to learn: check that the right column"),
     "two columns of y": (X, np.column_stack([Y, Y]), r"y must be .*\(40,\), got shape \(40, 2\).*MultiOutputRegressor"),
     "a frame as y": (X, pd.DataFrame({"p": Y, "q": Y}), r"got shape \(40, 2\): fit one model per column"),
     "a tensor as y": (X, torch.ones(40, 3), r"got shape \(40, 3\): fit one model per column"),
@@ -139,8 +140,8 @@ def test_predict_refuses() -> None:
     [
         (X, "validation must be a pair"),
         ((X, Y, Y), "validation must be a pair"),
-        ((X[:, :1], Y), "expecting 2 features"),
-        ((X, Y[:-1]), "X has 40 and validation y has 39"),
+        ((X[:, :1], Y), "validation X: .*expecting 2 features"),
+        ((X, Y[:-1]), "validation X has 40 and validation y has 39"),
         ((spoiled(X, math.nan), Y), "validation X contains NaN in row 3"),
         ((X, spoiled(Y, math.nan)), "validation y contains NaN in row 3"),
         ((X, np.column_stack([Y, Y])), "validation y must be one column"),
@@ -149,6 +150,33 @@ def test_predict_refuses() -> None:
 def test_validation_is_checked(validation: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GPRegressor(**SETTINGS).fit(X, Y, validation=validation)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"memory_budget": 8}, r"memory_budget is in bytes, got 8: for 8 GiB pass 8 \* 2\*\*30"),
+        ({"solver": "x"}, "solver must be 'auto', 'cholesky'.*ConjugateGradients"),
+        ({"max_epochs": "none"}, 'max_epochs must be a number, None or "auto"'),
+        ({"kernel": Matern32}, r"kernel must be one of 'rbf'.*warmgp.Matern32\(\)"),
+    ],
+)
+def test_settings_are_refused_with_what_is_accepted(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GPRegressor(**settings).fit(X, Y)
+
+
+def test_seeds_of_samples_are_checked() -> None:
+    model = GPRegressor(**SETTINGS).fit(X, Y)
+    with pytest.raises(ValueError, match="random_state must be None, a RandomState or an integer"):
+        model.sample_y(X, 3, random_state=np.random.default_rng(0))  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("error")
+def test_frames_that_cannot_be_written_to_can_have_a_checkpoint(tmp_path: Path) -> None:
+    x, y = X.copy(), Y.copy()
+    x.flags.writeable = y.flags.writeable = False
+    GPRegressor(checkpoint=tmp_path / "c", **SETTINGS).fit(x, y)
 
 
 def test_one_column_of_validation_targets_is_the_same_as_none() -> None:

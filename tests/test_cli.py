@@ -187,6 +187,30 @@ def test_kill_minus_nine_and_resume(tmp_path: Path) -> None:
     assert a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
 
+def test_ctrl_c_in_training_writes_the_model_of_the_steps_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(record, state):  # type: ignore[no-untyped-def]
+        if record.step == 1:
+            raise KeyboardInterrupt
+
+    table(60).to_csv(tmp_path / "d.csv", index=False)
+    plain = GPRegressor.fit
+
+    def interrupted(self: GPRegressor, *data: object) -> GPRegressor:
+        return plain(self.set_params(callbacks=(interrupt,)), *data)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(GPRegressor, "fit", interrupted)
+    options = ["--target", "y", "--drop", "colour", "--out", tmp_path / "m", *FAST]
+    code, out, err = run(capsys, "fit", tmp_path / "d.csv", *options)
+    assert code == 130 and "(interrupted after 2 of 4 steps, whose model is kept)" in out
+    assert err.endswith("error: interrupted\n") and GPRegressor.load(tmp_path / "m").n_steps_ == 2
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version") == (0, f"warmgp {warmgp.__version__}\n", "")
+
+
 @pytest.mark.slow
 def test_ctrl_c_while_initialising(tmp_path: Path) -> None:
     """One line, exit code 130, no model, no checkpoint; and there was a bar to see."""

@@ -192,3 +192,11 @@ def test_the_cost_of_a_training_by_hand() -> None:
     assert factor_cg_seconds(Rates(**{**nothing, "product": 1.0}), 10, 27, 100, 7) == (28 * 5 + 7) * 10**2
     assert epochs_seconds(Rates(**{**nothing, "recompute": 1.0}), 10, 1, 100, 10.0, stored=False) == 2 * 12 * 10**2
     assert exact_seconds(Rates(**{**nothing, "exact": 1.0}), 10, 4) == 5 * 10**3
+
+
+@pytest.mark.parametrize(("share", "solver"), [(0.8, "cg"), (1.3, "cg"), (0.3, "cholesky")])
+def test_rates_that_vary_do_not_change_the_solver(share: float, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above 500 points exact training has to be clearly cheaper than what is chosen without it."""
+    monkeypatch.setattr(planner, "factor_cg_seconds", lambda *_: 1.0)
+    monkeypatch.setattr(planner, "exact_seconds", lambda *_: share)
+    assert make_plan(700, 2, device="cpu").solver.name == solver

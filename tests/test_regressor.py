@@ -299,8 +299,12 @@ def test_stopped_by_callback_and_by_ctrl_c() -> None:
         if record.step == 2:
             raise KeyboardInterrupt
 
-    model = GPRegressor(solver="cg", callbacks=[interrupt], **FAST).fit(X, y)
+    model = GPRegressor(solver="cg", callbacks=[interrupt], **FAST)
+    with pytest.raises(KeyboardInterrupt, match="after 3 of 5 steps, whose model is kept"):
+        model.fit(X, y)
     assert model.n_steps_ == 3 and np.isfinite(model.predict(X)).all()
+    with pytest.raises(KeyboardInterrupt):  # a cross-validation ends, instead of scoring half a model
+        cross_val_score(model, X, y, cv=3)
 
 
 def test_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,7 +323,7 @@ X, Y = data(40)
     ("option", "message"),
     [
         ({"kernel": "cosine"}, "kernel must be one of"),
-        ({"solver": "lu"}, "solver must be one of"),
+        ({"solver": "lu"}, "solver must be .auto., .cholesky."),
         ({"gradient": "finite"}, "gradient must be"),
         ({"gradient": "exact", "solver": "cg"}, "cholesky"),
         ({"n_probes": 0}, "n_probes"),

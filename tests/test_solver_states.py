@@ -82,7 +82,7 @@ def test_get_solver_keeps_a_solver() -> None:
 
 @pytest.mark.parametrize("wrong", ("lu", "CG", "", None, ConjugateGradients))
 def test_get_solver_names_what_it_accepts(wrong: object) -> None:
-    with pytest.raises(ValueError, match="solver must be one of 'cholesky', 'cg', 'ap', 'sgd' or a Solver object"):
+    with pytest.raises(ValueError, match="solver must be 'auto', 'cholesky', 'cg', 'ap', 'sgd' or an object"):
         get_solver(wrong)
 
 

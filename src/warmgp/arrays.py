@@ -53,7 +53,9 @@ def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1,
     except (ValueError, TypeError) as error:
         text = _first_text(X)
         if text is None:
-            raise
+            if name == "X":
+                raise
+            raise type(error)(f"{name}: {error}") from error
         raise type(error)(f"{name}{text} is not numbers ({error}): {_TO_NUMBERS}") from error
     bad = ~np.isfinite(inputs)
     if bad.any():
@@ -63,8 +65,11 @@ def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1,
     return np.asarray(inputs)
 
 
-def check_targets(y: Any, n: int, name: str = "y") -> FloatArray:
-    """Targets as a finite float64 array of (n,); one column of (n, 1) is taken with scikit-learn's warning."""
+def check_targets(y: Any, n: int, name: str = "y", inputs: str = "X") -> FloatArray:
+    """Targets as a finite float64 array of (n,); one column of (n, 1) is taken with scikit-learn's warning.
+
+    ``name`` and ``inputs`` are what to call y and X in an error.
+    """
     if y is None:
         raise ValueError(f"GPRegressor requires {name} to be passed, but the target {name} is None")
     y = to_numpy(y)
@@ -82,7 +87,8 @@ def check_targets(y: Any, n: int, name: str = "y") -> FloatArray:
     targets = column_or_1d(y, warn=True)
     if len(targets) != n:
         raise ValueError(
-            f"inconsistent numbers of rows: X has {n} and {name} has {len(targets)}: give one target for each row"
+            f"inconsistent numbers of rows: {inputs} has {n} and {name} has {len(targets)}: give one target for each "
+            f"row"
         )
     try:
         values = np.ascontiguousarray(targets, dtype=np.float64)
@@ -100,7 +106,7 @@ def check_validation(estimator: Any, validation: Any) -> tuple[FloatArray, Float
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise ValueError(f"validation must be a pair (X, y) of held-out rows, got {type(validation).__name__}")
     X = check_inputs(estimator, validation[0], name="validation X")
-    return X, check_targets(validation[1], len(X), name="validation y")
+    return X, check_targets(validation[1], len(X), "validation y", "validation X")
 
 
 _TO_NUMBERS = "turn it into numbers or leave it out"

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 
+import warmgp
 from warmgp import demo as demonstration
 from warmgp.columns import UsageError, feature_chunks, one_target, resolve, training_table
 from warmgp.convergence import ConvergenceWarning
@@ -31,7 +32,6 @@ from warmgp.tables import TableError, TableWriter, open_table
 FloatArray = NDArray[np.float64]
 
 app = typer.Typer(
-    help="Gaussian-process regression on tables: CSV (also .csv.gz), Parquet and npz files.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,6 +42,21 @@ DataArgument = Annotated[Path, typer.Argument(metavar="DATA", help="table: .csv,
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="model file written by fit")]
 DeviceOption = Annotated[str, typer.Option(help='"auto", "cpu", "cuda", …')]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="no progress bar")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        Console().print(f"warmgp {warmgp.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="print the version", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Gaussian-process regression on tables: CSV (also .csv.gz), Parquet and npz files."""
 
 
 # -- commands --------------------------------------------------------------------------------------------------------
@@ -121,11 +136,21 @@ def fit(
     if dry_run:
         console.print(f"{len(train):,} rows of {X.shape[1]} columns. {model.plan(X.iloc[train])}", highlight=False)
         return
-    model.fit(X.iloc[train], y[train])
+    interrupted = None
+    try:
+        model.fit(X.iloc[train], y[train])
+    except KeyboardInterrupt as error:
+        if not hasattr(model, "history_"):
+            raise
+        interrupted = error
     assert out is not None
     model.save(out)
     told = f"fitted {len(train):,} rows of {X.shape[1]} columns: {out}"
+    if interrupted:
+        told += f" (interrupted {interrupted})"
     console.print(told, soft_wrap=True, highlight=False, markup=False)
+    if interrupted:
+        raise interrupted
     if len(test):
         mean, std = model.predict(X.iloc[test], return_std=True)
         _show(console, f"{len(test):,} held-out rows, which the model has not seen", metrics(y[test], mean, std))
@@ -141,7 +166,10 @@ def predict(
     device: DeviceOption = "auto",
     quiet: QuietOption = False,
 ) -> None:
-    """Predict every row of a table, in chunks; the output appears when it is whole."""
+    """Predict every row of a table.
+
+    In chunks, so that the table may be larger than memory; the output appears when it is whole.
+    """
     _check_apart({"MODEL": model, "DATA": data, "--out": out})
     writer = TableWriter(out)
     fitted = GPRegressor.load(model, device)
@@ -173,7 +201,10 @@ def score(
     device: DeviceOption = "auto",
     quiet: QuietOption = False,
 ) -> None:
-    """Compare predictions with a table's true values, in the units of the target."""
+    """Compare predictions with true values.
+
+    In the units of the target.
+    """
     fitted = GPRegressor.load(model, device)
     table = open_table(data)
     name = one_target(table, target)
@@ -288,7 +319,9 @@ def _check_settings(model: GPRegressor) -> None:
         model._check_settings()
     except ValueError as error:
         named = "|".join(model.get_params())
-        raise UsageError(re.sub(rf"^({named})\b", lambda m: f"--{m[1].replace('_', '-')}", str(error))) from error
+        text = re.sub(rf"\b({named})=[\"']?([\w.]+)[\"']?", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", str(error))
+        text = re.sub(rf"^({named})\b", lambda m: f"--{m[1].replace('_', '-')}", text)
+        raise UsageError(re.sub(r" or an object such as [\w.()]+", "", text)) from error
 
 
 def _number(option: str, text: str, kind: Callable[[str], Any], none: bool = False) -> Any:
@@ -326,7 +359,8 @@ def _bar(quiet: bool) -> Progress:
 
 
 def _show(console: Console, title: str, rows: dict[str, str]) -> None:
-    grid = Grid(title=title, title_justify="left", show_header=False)
+    console.print(title, soft_wrap=True, highlight=False, markup=False)
+    grid = Grid(show_header=False)
     for name, value in rows.items():
         grid.add_row(name, value)
     console.print(grid, markup=False)

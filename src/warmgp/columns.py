@@ -53,6 +53,9 @@ def training_table(
         told = ", ".join(f"{name!r} ({cell[:40]!r})" for name, cell in texts.items())
         first = next(iter(texts))
         raise TableError(f"not numbers in {table.path}: {told}. Use --drop {first!r} or --one-hot {first!r}, and so on")
+    text = _numbers(frame[target])
+    if text is not None and np.isnan(text).all() and not frame[target].isna().all():
+        raise TableError(f"the target {target!r} of {table.path} holds text alone, and no number: check --target")
     y = numeric(frame[target], table.path, remedy="correct it or leave the row out")
     if len(y) < 2:
         raise TableError(f"{table.path} has one row: at least two are needed to learn from")
@@ -77,6 +80,11 @@ def check_column(table: Table, name: str, what: str) -> None:
     """Refuse a column that the table lacks, with the nearest names."""
     if name in table.columns:
         return
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and all(part in table.columns for part in parts):
+        raise TableError(
+            f"{what}: {table.path} has no column {name!r}; give the option once for each of {quoted(parts)}"
+        )
     near = difflib.get_close_matches(name, table.columns, n=3, cutoff=0.5)
     hint = f"did you mean {quoted(near, ' or ')}?" if near else f"its columns are {quoted(table.columns[:20])}"
     raise TableError(f"{what}: {table.path} has no column {name!r}; {hint}")

@@ -187,5 +187,6 @@ def get_kernel(kernel: str | Kernel) -> Kernel:
     if isinstance(kernel, Kernel):
         return kernel
     if not isinstance(kernel, str) or kernel not in KERNELS:
-        raise ValueError(f"kernel must be one of {', '.join(map(repr, KERNELS))} or a Kernel object, got {kernel!r}")
+        names = ", ".join(map(repr, KERNELS))
+        raise ValueError(f"kernel must be one of {names} or an object such as warmgp.Matern32(), got {kernel!r}")
     return KERNELS[kernel]

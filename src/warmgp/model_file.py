@@ -67,7 +67,7 @@ def fingerprint(model: GPRegressor, X: np.ndarray, y: np.ndarray) -> str:
     settings = settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SETTINGS})
     if isinstance(model.kernel, Kernel):  # with its options, where it has any
         settings["kernel"] = f"{model.kernel!r} {sorted(vars(model.kernel).items())}"
-    return persistence.fingerprint(torch.as_tensor(X), torch.as_tensor(y), json.dumps(settings, sort_keys=True))
+    return persistence.fingerprint(torch.tensor(X), torch.tensor(y), json.dumps(settings, sort_keys=True))
 
 
 def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:

@@ -30,13 +30,7 @@ def check_parameters(values: Mapping[str, Any]) -> None:
     checkpoint = values["checkpoint"]
     if checkpoint is not None and not isinstance(checkpoint, str | os.PathLike):
         raise ValueError(f"checkpoint must be a path or None, got {checkpoint!r}")
-    seed = values["random_state"]
-    try:
-        check_random_state(seed)
-    except ValueError as error:
-        raise ValueError(
-            f"random_state must be None, a RandomState or an integer from 0 to 2**32 - 1, got {seed!r}"
-        ) from error
+    check_seed(values["random_state"])
     callbacks = values["callbacks"]
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise ValueError(f"callbacks must be a sequence of callables, got {callbacks!r}")
@@ -48,6 +42,16 @@ def check_parameters(values: Mapping[str, Any]) -> None:
         raise ValueError(f"tol must be positive and below 1, got {values['tol']!r}")
     if values["noise_floor"] < 0:
         raise ValueError(f"noise_floor must be at least 0, got {values['noise_floor']!r}")
+
+
+def check_seed(seed: Any) -> None:
+    """Raise unless numpy's RandomState takes it."""
+    try:
+        check_random_state(seed)
+    except ValueError as error:
+        raise ValueError(
+            f"random_state must be None, a RandomState or an integer from 0 to 2**32 - 1, got {seed!r}"
+        ) from error
 
 
 def check_start(init: Any, d: int, ard: bool) -> None:

@@ -267,7 +267,8 @@ def read_checkpoint(
     tensors, content = read(path, "checkpoint")
     if content["fingerprint"] != mark:
         raise FileError(
-            f"the checkpoint {path} belongs to other data or settings: delete it to start anew, or use another path"
+            f"the checkpoint {path} belongs to other data or settings: delete it to start anew, or use another path "
+            f"(one for each fit: in a cross-validation leave checkpoint out)"
         )
     plan = plan_from_json(content["plan"], solver=solver, device=device)
     there = {name: tensor.to(plan.device) for name, tensor in tensors.items()}

@@ -41,6 +41,9 @@ from warmgp.solvers.base import is_number
 SMALL = 500
 """Up to here exact training costs about as much as anything else, and is exact."""
 
+CLEARLY = 0.5
+"""By how much exact training has to be cheaper above that: measured rates vary, and a choice should not."""
+
 LARGE = 50_000
 SAMPLE_FROM = 6_000
 SAMPLE_SHARE = 5
@@ -146,6 +149,10 @@ def make_plan(
     place = resolve_device(device)
     if memory_budget is not None and not (is_number(memory_budget) and memory_budget > 0):
         raise ValueError(f"memory_budget must be a positive number of bytes or None, got {memory_budget!r}")
+    if memory_budget is not None and memory_budget < 2**10:
+        raise ValueError(
+            f"memory_budget is in bytes, got {memory_budget!r}: for {memory_budget} GiB pass {memory_budget} * 2**30"
+        )
     budget = int(memory_budget) if memory_budget else available_memory(place)
     given = gradient if isinstance(gradient, GradientEstimator) else None
     if given is not None:
@@ -158,7 +165,8 @@ def make_plan(
         raise ValueError(f'init must be "auto", "ones", "sample", "subset" or Hyperparameters, got {init!r}')
     for name, value in (("max_epochs", max_epochs), ("n_steps", n_steps), ("learning_rate", learning_rate)):
         if isinstance(value, str) and value != "auto":
-            raise ValueError(f'{name} must be a number or "auto", got {value!r}')
+            none = ", None" if name == "max_epochs" else ""
+            raise ValueError(f'{name} must be a number{none} or "auto", got {value!r}')
     number = _dtype(dtype)
     features = _n_features(n_features, n)
     rates = rates_for(place, kernel or Matern32(), n, d, 1 + n_probes)
@@ -236,7 +244,7 @@ def _solver(
         elif gradient == "auto" and fits and (n <= EXACT_UP_TO_ON_GPU if on_gpu else n <= LARGE):
             direct = exact_seconds(rates, n, 100)
             iterative = factor_cg_seconds(rates, n, 100, features, cg.factor_after or 0)
-            if on_gpu or n <= SMALL or direct <= iterative:
+            if on_gpu or n <= SMALL or direct <= CLEARLY * iterative:
                 solver = "cholesky"
                 why.append(f"Exact Cholesky: {n:,} points are few enough.")
         if solver == "auto":

@@ -27,7 +27,7 @@ from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel, get_kernel
 from warmgp.operators import make_operator
-from warmgp.parameters import check_parameters, check_start
+from warmgp.parameters import check_parameters, check_seed, check_start
 from warmgp.planner import Plan, make_plan, operator_for
 from warmgp.posterior import Posterior
 from warmgp.progress import ProgressBar
@@ -84,7 +84,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         Bytes that training may use; None for what is free.
     checkpoint : path or None
         Save the state of training there; a later ``fit`` with the same data and settings goes on from it to the same
-        result, bit for bit on one CPU. Remove the file to start anew.
+        result, bit for bit on one CPU. Remove the file to start anew. It is of one fit: leave it out in a
+        cross-validation, whose fits would share the path.
     checkpoint_every : int
         Steps between checkpoints.
     callbacks : sequence of callables
@@ -172,14 +173,20 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
         With ``validation=(X, y)`` every record of ``history_`` has the held-out ``metrics`` "rmse" and, with the
         pathwise gradient, "llh", in standardised units; :class:`warmgp.callbacks.EarlyStopping` stops on them.
+
+        Ctrl-C ends training. The model of the whole steps before is kept and can be used; ``KeyboardInterrupt`` then
+        goes on, so that a cross-validation or a script ends, too.
         """
         before = dict(vars(self))
         try:
-            self._accept(*self._train(X, y, validation))
-        except BaseException:  # Ctrl-C included: a fit happens whole or changes nothing
+            plan, scaler, result, targets = self._train(X, y, validation)
+            self._accept(plan, scaler, result, targets)
+        except BaseException:  # before there is a model: nothing is changed
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
+        if result.stopped_early == "interrupted":
+            raise KeyboardInterrupt(f"after {self.n_steps_} of {plan.n_steps} steps, whose model is kept")
         return self
 
     def plan(self, X: ArrayLike) -> Plan:
@@ -197,7 +204,10 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         targets = check_targets(y, n)
         check_start(self.init, d, self.ard)
         if np.ptp(targets) == 0:
-            raise ValueError(f"y is constant ({targets[0]:g} in all {n} rows): there is nothing to learn")
+            raise ValueError(
+                f"y is constant ({targets[0]:g} in all {n} rows), and there is nothing to learn: check that the right "
+                f"column was passed as y"
+            )
         plan = self._make_plan(n, d)
         generator = torch.Generator()
         keeper = state = None
@@ -354,6 +364,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         inputs = check_inputs(self, X)
         posterior = self._posterior
         if random_state is not None:
+            check_seed(random_state)
             posterior = self._new_samples(n_samples, int(check_random_state(random_state).randint(2**31 - 1)))
         elif n_samples > posterior.n_samples:
             raise ValueError(

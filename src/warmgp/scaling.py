@@ -106,9 +106,11 @@ class Standardizer:
             raise ValueError(f"{', '.join(large) or 'y'} has values too large to standardise: divide by a constant")
         x_scale[x_scale <= _ROUNDING * np.abs(X).max(axis=0)] = 1.0
         if y_scale <= _ROUNDING * float(np.abs(y).max()):
+            if y_scale == 0.0 and np.ptp(y) > 0:
+                raise ValueError("y has values too small to standardise: multiply by a constant")
             raise ValueError(
-                f"y is constant (all {y.size} values equal {y[0]:g}): with constant targets there is nothing to learn. "
-                "Check that the right column was passed as y, or leave this target out."
+                f"y is constant but for rounding ({y[0]:g} in all {y.size} rows): there is nothing to learn, check "
+                "that the right column was passed as y"
             )
         return cls(X.mean(axis=0), x_scale, float(y.mean()), y_scale)
 

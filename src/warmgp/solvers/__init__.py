@@ -18,7 +18,10 @@ def get_solver(solver: str | Solver) -> Solver:
     if isinstance(solver, Solver):
         return solver
     if not isinstance(solver, str) or solver not in SOLVERS:
-        raise ValueError(f"solver must be one of {', '.join(map(repr, SOLVERS))} or a Solver object, got {solver!r}")
+        names = ", ".join(map(repr, SOLVERS))
+        raise ValueError(
+            f"solver must be 'auto', {names} or an object such as warmgp.ConjugateGradients(), got {solver!r}"
+        )
     return SOLVERS[solver]()
 
 

@@ -278,7 +278,7 @@ def factor_or_raise(matrix: Tensor, what: str) -> Tensor:
     if int(info) != 0:
         raise torch.linalg.LinAlgError(
             f"{what} is not positive definite (Cholesky failed at row {int(info)} of {matrix.shape[0]}): "
-            f"use dtype=float64, raise noise_floor, or remove near-duplicate rows"
+            f"raise noise_floor, or remove near-duplicate rows"
         )
     return factor
 
