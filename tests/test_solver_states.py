@@ -118,6 +118,8 @@ def test_a_matrix_that_is_not_positive_definite_raises_with_the_remedy() -> None
     assert "row 3 of 4" in message
     for remedy in ("float64", "noise_floor", "near-duplicate rows"):
         assert remedy in message
+    with pytest.raises(torch.linalg.LinAlgError, match=r"row 3 of 4\): raise noise_floor"):
+        factor_or_raise(matrix.double(), "H")
 
 
 def test_a_factor_is_float64_and_lower() -> None:

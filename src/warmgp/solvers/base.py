@@ -276,9 +276,10 @@ def factor_or_raise(matrix: Tensor, what: str) -> Tensor:
     """Lower Cholesky factor in float64, with the remedy in the error where there is none."""
     factor, info = torch.linalg.cholesky_ex(matrix.double())
     if int(info) != 0:
+        precise = "use dtype=float64, " if matrix.dtype == torch.float32 else ""
         raise torch.linalg.LinAlgError(
             f"{what} is not positive definite (Cholesky failed at row {int(info)} of {matrix.shape[0]}): "
-            f"raise noise_floor, or remove near-duplicate rows"
+            f"{precise}raise noise_floor, or remove near-duplicate rows"
         )
     return factor
 
