@@ -315,5 +315,5 @@ def test_a_singular_block_is_named_in_the_error() -> None:
     targets[:20] = 0
     targets[30:] = 0
     operator = Problem(x, targets, hyperparameters(1e-9, 1.0, [1.0]), "matern12").operator()  # 1 + 1e-18 is 1
-    with pytest.raises(torch.linalg.LinAlgError, match=r"rows 20 to 30 of H is not positive definite.*float64"):
+    with pytest.raises(torch.linalg.LinAlgError, match=r"rows 20 to 30 of H is not positive definite.*noise_floor"):
         solve(AlternatingProjections(block_size=10), operator, targets)
