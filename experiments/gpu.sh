@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the results page needs from one GPU: three runners at once, each with its own datasets, until SECONDS are over.
-# The same command goes on with what is left. Small sets leave most of a large GPU idle, so three take little longer than
-# one; records say that the device was shared. With NVIDIA's multi-process service their kernels run side by side.
+# The same command goes on with what is left. Small sets leave most of a large GPU idle; records say that the device was
+# shared. With NVIDIA's multi-process service, where there is one, kernels of the runners run side by side.
 #
 #     WARMGP_DATA=…/uci bash experiments/gpu.sh STORE SECONDS
 set -u
@@ -26,31 +26,34 @@ lane() {  # selections on stdin, one after the other
     done
 }
 
-lane <<'LIST' &
-table1 --datasets pol
-table1 --datasets pol --splits 1-2 --solvers cg
-table1 --datasets pol --splits 1-2 --solvers ap sgd --warm
-budgets --datasets pol --warm
-budgets --datasets pol --no-warm
-distances --datasets pol
-probes --datasets pol
-features --datasets pol
-LIST
-lane <<'LIST' &
-table1 --datasets elevators
-table1 --datasets elevators --splits 1-2 --solvers cg
-table1 --datasets elevators --splits 1-2 --solvers ap sgd --warm
-table1 --datasets protein --solvers cg
-table1 --datasets protein --solvers ap sgd --warm
-distances --datasets elevators
-features --datasets elevators protein
-LIST
-lane <<'LIST' &
-table1 --datasets bike
-table1 --datasets bike --splits 1-2 --solvers cg
-table1 --datasets bike --splits 1-2 --solvers ap sgd --warm
-table1 --datasets keggdirected --solvers cg
-table1 --datasets keggdirected --solvers ap sgd --warm
-features --datasets bike
-LIST
+small() {  # all cells of split 0; of splits 1 and 2 those that end soon
+    echo "table1 --datasets $1"
+    echo "table1 --datasets $1 --splits 1-2 --solvers cg"
+    echo "table1 --datasets $1 --splits 1-2 --solvers ap sgd --warm"
+}
+
+larger() {  # of split 0 the cells that end soon
+    echo "table1 --datasets $1 --solvers cg"
+    echo "table1 --datasets $1 --solvers ap sgd --warm"
+}
+
+{
+    small pol
+    echo "budgets --datasets pol --warm"
+    echo "budgets --datasets pol --no-warm"
+    echo "distances --datasets pol"
+    echo "probes --datasets pol"
+    echo "features --datasets pol"
+} | lane &
+{
+    small elevators
+    larger protein
+    echo "distances --datasets elevators"
+    echo "features --datasets elevators protein"
+} | lane &
+{
+    small bike
+    larger keggdirected
+    echo "features --datasets bike"
+} | lane &
 wait

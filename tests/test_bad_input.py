@@ -173,7 +173,7 @@ def test_seeds_of_samples_are_checked() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_frames_that_cannot_be_written_to_can_have_a_checkpoint(tmp_path: Path) -> None:
+def test_data_that_cannot_be_written_to_can_have_a_checkpoint(tmp_path: Path) -> None:
     x, y = X.copy(), Y.copy()
     x.flags.writeable = y.flags.writeable = False
     GPRegressor(checkpoint=tmp_path / "c", **SETTINGS).fit(x, y)

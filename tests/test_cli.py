@@ -17,6 +17,7 @@ import warmgp.cli
 from cli_tools import API, FAST, command, refused, run, table
 from warmgp import GPRegressor
 from warmgp.cli import main
+from warmgp.held_out import split
 from warmgp.persistence import read
 
 
@@ -86,7 +87,7 @@ def test_held_out_score_is_honest(cli_folder: Path, tmp_path: Path, capsys: pyte
         capsys, "fit", cli_folder / "numbers.csv", "--target", "y", "--out", file, "--test-fraction", 0.25, *FAST
     )
     assert code == 0 and "20 held-out rows" in out
-    train, test = warmgp.cli.split(80, 0.25, 0)
+    train, test = split(80, 0.25, 0)
     assert sorted([*train, *test]) == list(range(80))
     data = table()
     X, y = data[["a", "b"]], data["y"].to_numpy()

@@ -24,7 +24,7 @@ from warmgp.operators import make_operator, operator_class
 
 pytest.importorskip("triton", reason="Triton comes with torch for CUDA on Linux; its operators need it")
 from warmgp.operators.fused import ROUNDING, FusedOperator, Points, cannot_fuse
-from warmgp.operators.split import Tile, largest_bits, scales
+from warmgp.operators.split import Tile, largest_bits, scales, splits_for
 from warmgp.operators.stored import StoredOperator
 from warmgp.solvers.packed import pack
 from warmgp.solvers.triton_steps import pick_block, project_block
@@ -350,6 +350,14 @@ def test_evaluated_entries() -> None:
     assert isinstance(stored, StoredOperator) and stored.entries_evaluated == 2500
     options = FusedOperator(x, Matern32(), Hyperparameters.ones(4), exact_distances=True, tile=Tile(32, 32, 4, 1))
     assert options.at(theta_of(4)).exact_distances and options.at(theta_of(4)).tile == options.tile
+
+
+def test_grids_fill_a_gpu_with_as_many_programs_as_its_registers_hold() -> None:
+    """1,000 rows of 100,000 columns on 132 multiprocessors: three programs on each where a tile is bounded so."""
+    tiles = {Tile(64, 64, 4, 3): 2, Tile(64, 64, 4, 3, 168): 3, Tile(64, 64, 4, 3, 128): 4, Tile(128, 64, 8, 2): 1}
+    assert {tile: tile.programs for tile in tiles} == tiles
+    assert [16 * splits_for(16, 1563, programs) for programs in (2, 3)] == [256, 384]
+    assert splits_for(211, 211, 3) == 5 and splits_for(28_818, 28_818, 3) == 1 and splits_for(16, 7, 3) == 7
 
 
 # -- solvers on it ---------------------------------------------------------------------------------------------------
