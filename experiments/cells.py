@@ -72,9 +72,10 @@ class Run:
     budget : float or None
         Epochs a solve may take; None until the tolerance.
     n_probes, n_features : int
-    prior : "plain", "features" or "exact"
+    prior : "plain", "features", "exact" or "product"
         Where the prior functions of the pathwise estimator come from: random features as in the paper, with more
-        frequencies in the tail of the spectrum, or exact samples.
+        frequencies in the tail of the spectrum, exact samples, or features of another kernel
+        (:mod:`experiments.product_prior`).
     """
 
     dataset: str
@@ -98,7 +99,7 @@ class Run:
             f"{self.budget:g}epochs" if self.budget else "",
             f"{self.n_probes}probes" if self.n_probes != 64 else "",
             f"{self.n_features}features" if self.n_features != 2000 else "",
-            {"plain": "", "features": "spread", "exact": "exactprior"}[self.prior],
+            {"plain": "", "features": "spread", "exact": "exactprior", "product": "productprior"}[self.prior],
         ]
         return "_".join([f"{self.dataset}-{self.split}", *cell, *filter(None, more)])
 
@@ -210,6 +211,15 @@ def features(datasets: Iterable[str], splits: Iterable[int]) -> Iterator[Item]:
             yield Run(dataset, split, prior="exact")
 
 
+def spectrum(datasets: Iterable[str], splits: Iterable[int]) -> Iterator[Item]:
+    """Random features of the kernel, and of the product of one-dimensional kernels."""
+    for dataset in datasets:
+        for split in splits:
+            yield exact(dataset, split)
+            yield Run(dataset, split)
+            yield Run(dataset, split, prior="product")
+
+
 def distances(datasets: Iterable[str], splits: Iterable[int]) -> Iterator[Item]:
     """Initial distances, top eigenvalues and noise along exact training, and the section of one quadratic."""
     for dataset in datasets:
@@ -225,6 +235,7 @@ STUDIES = {
     "large": (large, LARGE_SETS, ("toy-large",)),
     "probes": (probes, ("pol",), TOY_SETS[:1]),
     "features": (features, ("pol", "elevators", "bike", "protein"), TOY_SETS[1:]),
+    "spectrum": (spectrum, ("pol", "elevators", "bike", "protein"), TOY_SETS[1:]),
     "distances": (distances, ("pol", "elevators"), TOY_SETS),
 }
 """Name: (list of runs, the paper's datasets, made-up ones for the small version)."""

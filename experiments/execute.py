@@ -16,6 +16,7 @@ from experiments.cells import Distances, Item, Run, Section, Start, describe, ex
 from experiments.common import exact_scores, machine, sample_scores
 from experiments.data import split_of
 from experiments.measures import initial_distances, section
+from experiments.product_prior import ProductPathwise
 from experiments.store import Record, Store
 from warmgp import ConvergenceWarning, GPRegressor, Hyperparameters
 from warmgp.datasets import Split
@@ -170,7 +171,7 @@ def fit(run: Run, data: Split, place: Place, clock: Clock) -> Trained:
     own, checkpoint = run.settings, place.store.checkpoint(run)
     model = GPRegressor(
         solver=run.make_solver(),
-        gradient=Pathwise(run.n_probes, run.n_features, run.prior) if run.estimator == "pathwise" else run.estimator,
+        gradient=estimator_of(run),
         solver_warm_start=run.warm,
         n_probes=run.n_probes,
         n_features=run.n_features,
@@ -194,6 +195,14 @@ def fit(run: Run, data: Split, place: Place, clock: Clock) -> Trained:
         checkpoint.unlink()
         model.fit(data.x_train, data.y_train, held_out)
     return model._posterior, model.converged_, model.history_, plan_to_json(model.plan_)
+
+
+def estimator_of(run: Run) -> str | Pathwise:
+    if run.estimator != "pathwise":
+        return run.estimator
+    if run.prior == "product":
+        return ProductPathwise(run.n_probes, run.n_features)
+    return Pathwise(run.n_probes, run.n_features, run.prior)
 
 
 def with_exact_prior(run: Run, data: Split, place: Place, clock: Clock) -> Trained:

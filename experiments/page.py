@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from experiments import figures
 from experiments.cells import SETTINGS, SOLVERS
+from experiments.spectrum import spectrum_table
 from experiments.store import Record, Store
 from experiments.tables import (
     LABELS,
@@ -45,7 +46,10 @@ Papers = dict[Cell, Published]
 def all_figures(store: Store, records: list[Record]) -> Iterator[tuple[str, str, Figure | None]]:
     """(file name, caption, figure) in the order of the paper, each drawn when it is asked for."""
     distances, cuts = (by_run(list(store.records(kind)), split=0) for kind in ("distances", "section"))
-    caption = "Training time relative to the standard estimator without warm start; hatched: the solver."
+    caption = (
+        "Training time relative to the standard estimator without warm start; hatched: the solver. Runs that were cut "
+        "have no bar, and where the standard one was cut the others' bars are upper bounds."
+    )
     yield "runtimes", caption, figures.runtimes(records)
     caption = (
         "How far solves start from their solution along exact training; AP's iterations; the largest eigenvalue of the "
@@ -54,7 +58,8 @@ def all_figures(store: Store, records: list[Record]) -> Iterator[tuple[str, str,
     yield "distances", caption, figures.starting_distances(distances, records)
     caption = "The number of probe vectors, which are the posterior samples."
     yield "probes", caption, figures.probe_counts(records)
-    yield "differences", "Hyperparameters at all steps less those of exact training.", figures.differences(records)
+    caption = "Hyperparameters at all steps less those of exact training; the outermost bars hold whatever is beyond."
+    yield "differences", caption, figures.differences(records)
     yield "features", "Random features against the deviation from exact training.", figures.feature_counts(records)
     caption = "The two length scales on which random features deviate most, and what exact prior samples do there."
     yield "exact-prior", caption, figures.deviating_lengths(records)
@@ -80,7 +85,7 @@ def coverage(records: list[Record], found: Found, papers: Papers) -> str:
     cut = sorted(record["key"] for record in records if record["outcome"] == "cut")
     failed = sorted(f"{record['key']} ({record['why']})" for record in records if record["outcome"] == "failed")
     lines = [
-        f"{len(records)} trainings on {', '.join(machines)}; "
+        f"{len(records)} trainings on {'; '.join(machines)}: "
         f"{sum(r['seconds'] for r in records) / 60:.0f} minutes of training in all.",
         "",
     ]
@@ -88,7 +93,9 @@ def coverage(records: list[Record], found: Found, papers: Papers) -> str:
         own = {cell: summary for cell, summary in found.items() if cell[0] == dataset and cell[1] != "exact"}
         splits = sorted({record["run"]["split"] for summary in own.values() for record in summary.records})
         total = 6 if SETTINGS[dataset].large else 12
-        lines.append(f"- **{dataset}**: {len(own)} of {total} cells; splits {', '.join(map(str, splits))}.")
+        lines.append(
+            f"- **{dataset}**: {len(own)} of {total} cells; splits {', '.join(map(str, splits)) or 'none yet'}."
+        )
     absent = sorted({cell[0] for cell in papers} - {cell[0] for cell in found})
     if absent:
         lines.append(f"- Not run at all: {', '.join(absent)}.")
@@ -100,6 +107,9 @@ def coverage(records: list[Record], found: Found, papers: Papers) -> str:
     if unsolved:
         keys = ", ".join(sorted(record["key"] for record in unsolved))
         lines += ["", f"Runs in which a solve ended short of the tolerance, so that costs are lower bounds: {keys}."]
+    if any("shared" in name for name in machines):
+        lines += ["", "Several runners shared the device for most of the runs: seconds depend on what the others did, "
+                  "and two splits of a cell differ by up to a factor of two. Epochs do not."]  # fmt: skip
     if any("H200" in name for name in machines):
         lines += ["", "On a GPU conjugate gradients look at their residual every eight iterations, and so their epochs "
                   "come in eights."]  # fmt: skip
@@ -234,6 +244,9 @@ def write(store: Store, paper: Path | None, out: Path, head: str) -> None:
     parts = [f"# Results\n\n{head}", f"## What was run\n\n{coverage(records, found, papers)}"]
     parts.append(f"## What was found\n\n{findings(records, found)}")
     parts.append(f"## Against the paper\n\n{checks(found, papers)}")
+    why = spectrum_table(records, papers)
+    if why:
+        parts.append(f"## Where we differ, and why\n\n{why}")
     notes = out.parent / f"{out.stem}-notes.md"
     if notes.exists():  # what an experiment explained, by hand
         parts.append(notes.read_text().strip())

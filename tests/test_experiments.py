@@ -31,6 +31,7 @@ def test_the_lists_are_the_papers() -> None:
     assert len(items("budgets")) == 5 * 12 * len(BUDGETS)
     assert len(items("large")) == 5 * (1 + 6)
     assert len(items("probes")) == len(PROBES)
+    assert [item.prior for item in items("spectrum") if isinstance(item, Run)][:3] == ["plain", "plain", "product"]
     assert len(items("features")) == 4 * (2 + 2 * len(FEATURES))
     assert len(items("distances")) == 2 * 3
     assert len(set(cells("pol", 0))) == 12

@@ -28,7 +28,10 @@ def truths(records: list[Record]) -> dict[tuple[str, int], np.ndarray]:
 
 
 def trajectories(records: list[Record], solver: str) -> Figure | None:
-    """Noise, signal and the two length scales that end shortest, over steps, beside exact training."""
+    """Noise, signal and the two length scales that end shortest, over steps, beside exact training.
+
+    An input that never varies leaves its length scale where it was; it is not shown.
+    """
     exact = truths(records)
     cells = [r for r in by_run(records, solver=solver, split=0) if plain(r) and (r["run"]["dataset"], 0) in exact]
     if not cells:
@@ -37,7 +40,8 @@ def trajectories(records: list[Record], solver: str) -> Figure | None:
     figure, axes = panels(len(datasets), 2 + SHOWN_LENGTHS, width=2.4, height=1.8)
     for line, dataset in enumerate(datasets):
         truth = exact[dataset, 0]
-        shortest = 2 + np.argsort(truth[-1, 2:])[:SHOWN_LENGTHS]
+        still = np.ptp(truth[:, 2:], axis=0) == 0
+        shortest = 2 + np.argsort(np.where(still, np.inf, truth[-1, 2:]))[:SHOWN_LENGTHS]
         for column, k in enumerate([0, 1, *shortest]):
             axis = axes[line, column]
             for (estimator, warm), (label, colour, style) in WAYS.items():
@@ -103,7 +107,8 @@ def deviating_lengths(records: list[Record]) -> Figure | None:
                 for record in runs:
                     axis.plot(parameters(record)[:, 2 + k], label=label, linewidth=1.2)
             axis.plot(truth[:, 2 + k], **EXACT)
-            name(axis, title=f"{dataset}, length scale {k + 1}", x="step" if line == len(datasets) - 1 else "")
+            name(axis, title=f"{dataset}, length scale {k + 1}", x="step" if line == len(datasets) - 1 else "",
+                 y="length scale" if axis is axes[line, 0] else "")  # fmt: skip
     legend(figure, axes, 2)
     return figure
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from experiments.figures.style import EXACT, WAYS, datasets_of, legend, name, panels, solvers_of, title
 from experiments.store import Record
-from experiments.tables import LABELS, by_run, paired, plain, summaries
+from experiments.tables import LABELS, by_run, is_bound, paired, plain, summaries
 
 
 def runtimes(records: list[Record]) -> Figure | None:
-    """Seconds of each way relative to the standard estimator without warm start; the solver's share hatched."""
+    """Seconds of each way relative to the standard estimator without warm start; the solver's share hatched.
+
+    A run that was cut has no bar, and where the standard one was cut the others' bars are upper bounds ("<").
+    """
     found = summaries([r for r in records if not r["run"]["settings"]["large"]])
     cells = [record for record in records if record["run"]["solver"] != "exact" and plain(record)]
     cells = [record for record in cells if not record["run"]["settings"]["large"]]
@@ -32,10 +34,14 @@ def runtimes(records: list[Record]) -> Figure | None:
                 whole = sum(b["seconds"] for _, b in pairs) / all_of_it
                 share = sum(b["solver_seconds"] for _, b in pairs) / all_of_it
                 x = place + (k - 1.5) * 0.2
+                if any(is_bound(b) for _, b in pairs):
+                    axis.bar(x, 1.0 if own is base else 0.0, 0.18, color="none", edgecolor=colour, linestyle=":")
+                    axis.annotate("cut", (x, 0.02), ha="center", va="bottom", fontsize=6, rotation=90, color=colour)
+                    continue
                 axis.bar(x, whole, 0.18, color=colour, label=label)
                 axis.bar(x, share, 0.18, color="none", edgecolor="white", hatch="////", linewidth=0)
-                if own.bound or base.bound:
-                    axis.annotate("cut", (x, whole), ha="center", va="bottom", fontsize=6, rotation=90)
+                if any(is_bound(a) for a, _ in pairs):
+                    axis.annotate("<", (x, whole), ha="center", va="bottom", fontsize=8)
         axis.set_xticks(range(len(datasets)), datasets, fontsize=7)
         name(axis, title=LABELS[solver], y="time relative to standard" if axis is axes[0, 0] else "")
     handles = [Patch(color=colour, label=label) for label, colour, _ in WAYS.values()]
@@ -62,23 +68,17 @@ def iterations(records: list[Record]) -> Figure | None:
             name(axis, title=title(dataset, solver), x="step" if line == len(solvers) - 1 else "",
                  y="iterations" if column == 0 else "")  # fmt: skip
         axis = axes[line, -1]
-        for (estimator, warm), (label, colour, _) in WAYS.items():
-            llh = [
-                (datasets.index(dataset), np.mean([r["test"]["llh"] for r in runs]))
-                for dataset in datasets
-                if (runs := [r for r in by_run(cells, dataset=dataset, solver=solver, estimator=estimator, warm=warm,
-                                               split=0) if r["outcome"] == "finished"])
-            ]  # fmt: skip
-            shift = (list(WAYS).index((estimator, warm)) - 1.5) * 0.12
-            if llh:
-                at, height = zip(*llh, strict=True)
-                axis.plot(np.add(at, shift), height, "o", color=colour, markersize=4, label=label)
-        for place, dataset in enumerate(datasets):
-            for truth in by_run(records, dataset=dataset, solver="exact", split=0):
-                if truth["outcome"] == "finished":
-                    axis.hlines(truth["test"]["llh"], place - 0.4, place + 0.4, **EXACT)
+        for k, ((estimator, warm), (label, colour, _)) in enumerate(WAYS.items()):
+            for place, dataset in enumerate(datasets):
+                truth = by_run(records, dataset=dataset, solver="exact", split=0)
+                own = by_run(cells, dataset=dataset, solver=solver, estimator=estimator, warm=warm, split=0)
+                if truth and own and truth[0]["outcome"] == own[0]["outcome"] == "finished":
+                    away = own[0]["test"]["llh"] - truth[0]["test"]["llh"]
+                    axis.plot(place + (k - 1.5) * 0.15, away, "o", color=colour, markersize=4, label=label)
+        axis.axhline(0, **EXACT)
         axis.set_xticks(range(len(datasets)), datasets, fontsize=6, rotation=20)
-        name(axis, title="test log-likelihood", y="nats a point")
+        axis.set_xlim(-0.5, len(datasets) - 0.5)
+        name(axis, title="test log-likelihood", y="less exact training's")
     legend(figure, axes, 5)
     return figure
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from experiments.cells import BUDGETS
 from experiments.figures.style import WAYS, datasets_of, legend, name, panels, solvers_of, title
@@ -70,6 +71,7 @@ def large_sets(records: list[Record], solver: str) -> Figure | None:
             if column.startswith("residual"):
                 axis.set_yscale("log")
                 axis.axhline(0.01, color="black", linestyle=":", linewidth=1)
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             name(axis, title=title(dataset, solver) if axis is axes[line, 0] else "", y=label,
                  x="step" if line == len(datasets) - 1 else "")  # fmt: skip
     legend(figure, axes)
