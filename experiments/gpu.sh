@@ -20,7 +20,7 @@ lane() {  # selections on stdin, one after the other
         left=$((limit - SECONDS))
         [ "$left" -gt 15 ] || return
         # shellcheck disable=SC2086
-        python -m experiments.run $selection --device "${DEVICE:-cuda}" --store "$store" --sharing 3 --cap "${CAP:-120}" \
+        python -m experiments.run $selection --device "${DEVICE:-cuda}" --store "$store" --sharing 3 --cap "${CAP:-100}" \
             --time-limit "$left" < /dev/null
         [ $? -ne 1 ] || echo "FAILED: $selection"
     done
@@ -40,18 +40,21 @@ larger() {  # of split 0 the cells that end soon
 {
     small pol
     echo "budgets --datasets pol --warm"
-    echo "budgets --datasets pol --no-warm"
     echo "distances --datasets pol"
+    echo "spectrum --datasets pol"
     echo "probes --datasets pol"
+    echo "budgets --datasets pol --no-warm"
     echo "features --datasets pol"
 } | lane &
 {
     small elevators
     larger protein
+    echo "spectrum --datasets elevators protein"
     echo "distances --datasets elevators"
     echo "features --datasets elevators protein"
 } | lane &
 {
+    echo "spectrum --datasets bike --splits 0-2"
     small bike
     larger keggdirected
     echo "features --datasets bike"

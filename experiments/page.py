@@ -42,6 +42,12 @@ from experiments.tables import (
 Found = dict[Cell, Summary]
 Papers = dict[Cell, Published]
 
+HEAD = (
+    "The paper's tables and figures, trained again by this library. This page is written by a program from the records "
+    "in `experiments/store`; `python -m experiments.run --help` says how to add to them. Scores are in standardised "
+    "units."
+)
+
 
 def all_figures(store: Store, records: list[Record]) -> Iterator[tuple[str, str, Figure | None]]:
     """(file name, caption, figure) in the order of the paper, each drawn when it is asked for."""
@@ -82,7 +88,6 @@ def all_figures(store: Store, records: list[Record]) -> Iterator[tuple[str, str,
 def coverage(records: list[Record], found: Found, papers: Papers) -> str:
     """What was run and what was not."""
     machines = sorted({record["machine"]["device"] for record in records})
-    cut = sorted(record["key"] for record in records if record["outcome"] == "cut")
     failed = sorted(f"{record['key']} ({record['why']})" for record in records if record["outcome"] == "failed")
     lines = [
         f"{len(records)} trainings on {'; '.join(machines)}: "
@@ -93,14 +98,14 @@ def coverage(records: list[Record], found: Found, papers: Papers) -> str:
         own = {cell: summary for cell, summary in found.items() if cell[0] == dataset and cell[1] != "exact"}
         splits = sorted({record["run"]["split"] for summary in own.values() for record in summary.records})
         total = 6 if SETTINGS[dataset].large else 12
-        lines.append(
-            f"- **{dataset}**: {len(own)} of {total} cells; splits {', '.join(map(str, splits)) or 'none yet'}."
-        )
+        on = f"splits {', '.join(map(str, splits))}" if splits else "exact training only"
+        lines.append(f"- **{dataset}**: {len(own)} of {total} cells; {on}.")
     absent = sorted({cell[0] for cell in papers} - {cell[0] for cell in found})
     if absent:
         lines.append(f"- Not run at all: {', '.join(absent)}.")
+    cut = [record for record in records if record["outcome"] == "cut"]
     if cut:
-        lines += ["", f"Cut at their time limit, so that epochs and seconds are lower bounds: {', '.join(cut)}."]
+        lines += ["", f"Cut at their time limit, so that epochs and seconds are lower bounds: {listed(cut)}."]
     if failed:
         lines += ["", f"Failed: {'; '.join(failed)}."]
     unsolved = [r for r in records if r["outcome"] == "finished" and r["run"]["budget"] is None and not r["converged"]]
@@ -117,6 +122,18 @@ def coverage(records: list[Record], found: Found, papers: Papers) -> str:
         lines += ["", "The rows of houseelectric were put in order again from the public file; a few single rows may "
                   "differ from it."]  # fmt: skip
     return "\n".join(lines)
+
+
+def listed(records: list[Record]) -> str:
+    """Runs by dataset: the rest of their keys, with the splits."""
+    groups: dict[str, dict[str, list[str]]] = {}
+    for record in sorted(records, key=lambda r: r["key"]):
+        run, what = record["run"], record["key"].split("_", 1)[1].replace("_", " ")
+        groups.setdefault(run["dataset"], {}).setdefault(what, []).append(str(run["split"]))
+    return "; ".join(
+        f"**{dataset}** " + ", ".join(f"{what} ({'/'.join(splits)})" for what, splits in own.items())
+        for dataset, own in groups.items()
+    )
 
 
 # -- findings --------------------------------------------------------------------------------------------------------
@@ -235,21 +252,16 @@ def checks(found: Found, papers: Papers) -> str:
     return "\n".join(lines)
 
 
-def write(store: Store, paper: Path | None, out: Path, head: str) -> None:
-    records = list(store.records())
-    found, papers = summaries(records), read_published(paper)
+def tables(records: list[Record], papers: Papers) -> list[str]:
+    """All sections but the figures."""
+    found = summaries(records)
     small = [d for d in SETTINGS if not SETTINGS[d].large and any(cell[0] == d for cell in found)]
-    images = out.parent / out.stem
-    images.mkdir(parents=True, exist_ok=True)
-    parts = [f"# Results\n\n{head}", f"## What was run\n\n{coverage(records, found, papers)}"]
+    parts = [f"# Results\n\n{HEAD}", f"## What was run\n\n{coverage(records, found, papers)}"]
     parts.append(f"## What was found\n\n{findings(records, found)}")
     parts.append(f"## Against the paper\n\n{checks(found, papers)}")
     why = spectrum_table(records, papers)
     if why:
         parts.append(f"## Where we differ, and why\n\n{why}")
-    notes = out.parent / f"{out.stem}-notes.md"
-    if notes.exists():  # what an experiment explained, by hand
-        parts.append(notes.read_text().strip())
     parts.append(
         "## Table 1\n\nOurs / the paper's: mean test log-likelihood and seconds of training. The paper's times are "
         "those of another GPU.\n\n" + main_table(found, papers, small)
@@ -258,7 +270,15 @@ def write(store: Store, paper: Path | None, out: Path, head: str) -> None:
         truths = tuple(r for r in by_run(records, dataset=dataset, solver="exact") if r["outcome"] == "finished")
         table = table_of(found, papers, dataset, Summary(truths) if truths else None)
         parts.append(f"## {dataset}\n\n{table}")
-    parts.append("## Figures")
+    return parts
+
+
+def write(store: Store, paper: Path | None, out: Path) -> None:
+    """The page, and its figures in a folder beside it."""
+    records = list(store.records())
+    parts = [*tables(records, read_published(paper)), "## Figures"]
+    images = out.parent / out.stem
+    images.mkdir(parents=True, exist_ok=True)
     for name, caption, figure in all_figures(store, records):
         if figure is None:
             continue
@@ -268,13 +288,6 @@ def write(store: Store, paper: Path | None, out: Path, head: str) -> None:
     out.write_text("\n\n".join(parts) + "\n")
 
 
-HEAD = (
-    "The paper's tables and figures, trained again by this library. This page is written by a program from the records "
-    "in `experiments/store`; `python -m experiments.run --help` says how to add to them. Scores are in standardised "
-    "units."
-)
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--store", type=Path, default=Path("experiments/store"))
@@ -282,7 +295,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
     args = parser.parse_args(arguments)
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    write(Store(args.store), args.paper, args.out, HEAD)
+    write(Store(args.store), args.paper, args.out)
     print(f"wrote {args.out}")
 
 
