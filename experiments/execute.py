@@ -167,7 +167,7 @@ def train(run: Run, data: Split, place: Place) -> Record:
 
 
 def fit(run: Run, data: Split, place: Place, clock: Clock) -> Trained:
-    """Train as a user would, with a checkpoint."""
+    """Train as a user would, with a checkpoint; without one where the estimator is not the library's own."""
     own, checkpoint = run.settings, place.store.checkpoint(run)
     model = GPRegressor(
         solver=run.make_solver(),
@@ -183,7 +183,7 @@ def fit(run: Run, data: Split, place: Place, clock: Clock) -> Trained:
         noise_floor=NOISE_FLOOR,
         standardize=False,  # the loader has done it, with the training split's mean and deviation
         device=place.device,
-        checkpoint=checkpoint,
+        checkpoint=None if run.prior == "product" else checkpoint,
         checkpoint_every=1 if own.large else 10,
         callbacks=(clock,),
         random_state=run.split,
@@ -194,7 +194,8 @@ def fit(run: Run, data: Split, place: Place, clock: Clock) -> Trained:
     except FileError:  # a checkpoint of other settings or another device, or one that is damaged
         checkpoint.unlink()
         model.fit(data.x_train, data.y_train, held_out)
-    return model._posterior, model.converged_, model.history_, plan_to_json(model.plan_)
+    plan = {"options": repr(model.plan_)} if run.prior == "product" else plan_to_json(model.plan_)
+    return model._posterior, model.converged_, model.history_, plan
 
 
 def estimator_of(run: Run) -> str | Pathwise:

@@ -101,7 +101,16 @@ def test_the_page_has_every_table_and_figure(store: Store, tmp_path: Path) -> No
     write_page(["--store", str(store.folder), "--out", str(out)])
     text = out.read_text()
     assert text.count("![") == len(list((tmp_path / "results").glob("*.png"))) == 16
-    for heading in ("What was run", "What was found", "Table 1", "toy-quiet", "toy-large", "Figures"):
+    assert "| toy-noisy | pathwise, product kernel | 1 |" in text
+    for heading in (
+        "What was run",
+        "What was found",
+        "Where we differ, and why",
+        "Table 1",
+        "toy-quiet",
+        "toy-large",
+        "Figures",
+    ):
         assert f"## {heading}" in text
     assert "not run" not in text.split("## Table 1")[0].split("## What was found")[1]
     assert all(path.stat().st_size > 10_000 for path in (tmp_path / "results").glob("*.png"))
