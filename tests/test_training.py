@@ -206,6 +206,34 @@ def test_interrupt_before_anything_is_solved_propagates() -> None:
         train(H, y, options(InterruptedSolver(20)), generator=seeded())
 
 
+class FailingCholesky(Cholesky):
+    """Cannot factorise at one of its solves."""
+
+    calls = 0
+    failing = 0
+
+    def solve(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        type(self).calls += 1
+        if self.calls == self.failing:
+            raise torch.linalg.LinAlgError("H is not positive definite")
+        return super().solve(*args, **kwargs)
+
+
+@pytest.mark.parametrize("gradient", [Exact(), Standard(8)])
+def test_a_step_that_fails_keeps_the_model_of_those_before(gradient) -> None:  # type: ignore[no-untyped-def]
+    """Where no functions are at hand, they are solved for at the last θ that worked."""
+    H, y = operator()
+    FailingCholesky.calls, FailingCholesky.failing = 0, 4
+    result = train(H, y, options(FailingCholesky(), gradient), generator=seeded())
+    assert len(result.history) == 3 and result.stopped_early == "failed: H is not positive definite"
+    assert float(result.theta.noise_scale) == result.history[-1].noise_scale
+    residual = y - h_matrix("matern32", H.x, result.theta.vector) @ result.posterior.solution[:, 0]
+    assert residual.norm() <= 1e-8 * y.norm()
+    FailingCholesky.calls, FailingCholesky.failing = 0, 1
+    with pytest.raises(torch.linalg.LinAlgError):
+        train(H, y, options(FailingCholesky(), gradient), generator=seeded())
+
+
 def test_noise_floor_holds() -> None:
     x = torch.linspace(0, 3, 40, dtype=torch.float64)[:, None]
     y = torch.sin(x[:, 0])

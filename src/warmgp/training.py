@@ -122,10 +122,11 @@ def train(
         logger.warning("interrupted after %d of %d steps; solving once more", state.step, options.n_steps)
         stopped = "interrupted"
     except (FloatingPointError, torch.linalg.LinAlgError) as error:
-        if state.solution is None or not _has_samples(state):
+        if state.solution is None:
             raise
+        error = error.with_traceback(None)  # whose frames would keep the step's H in memory
         logger.warning("step %d failed; keeping the model of the steps before it: %s", state.step, error)
-        return TrainingResult(*_as_it_is(problem.operator, state), state, f"failed: {error}")
+        return TrainingResult(*_before(problem, options, state, generator), state, f"failed: {error}")
     try:
         problem = problem.at(state.theta)  # and let the last step's H go
         try:
@@ -367,6 +368,16 @@ def _watch(operator: KernelOperator, targets: Tensor, result: SolveResult, draw:
 def _has_samples(state: TrainingState) -> bool:
     """Whether the last solutions are posterior samples that can be evaluated anywhere."""
     return isinstance(state.draw, PathwiseDraw) and isinstance(state.draw.prior, FeaturePrior)
+
+
+def _before(
+    problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator
+) -> tuple[Posterior, SolveResult]:
+    """The posterior at the last θ that could be solved at: from its solutions, or by a solve with functions."""
+    if _has_samples(state):
+        return _as_it_is(problem.operator, state)
+    assert state.solution_theta is not None
+    return finish(problem.at(state.solution_theta), options, state, generator)
 
 
 def _as_it_is(operator: KernelOperator, state: TrainingState) -> tuple[Posterior, SolveResult]:
