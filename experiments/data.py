@@ -14,6 +14,10 @@ from warmgp.synthetic import gp_sample
 TOYS = {"toy-quiet": (300, 0.05), "toy-noisy": (300, 0.5), "toy-large": (1200, 0.1)}  # points and noise
 
 
+class NotAtHandError(Exception):
+    """The data of a set are not on this machine."""
+
+
 def split_of(name: str, split: int, folder: str | None = None) -> Split:
     """One split of a dataset.
 
@@ -32,16 +36,21 @@ def split_of(name: str, split: int, folder: str | None = None) -> Split:
     if name == "terrain":
         return terrain(split, folder)
     if name not in UCI_NAMES:
-        raise FileNotFoundError(f"{name} is not at hand")
-    return uci(name, split, folder=folder)
+        raise NotAtHandError(f"{name} is not at hand")
+    try:
+        return uci(name, split, folder=folder)
+    except FileNotFoundError as absent:
+        raise NotAtHandError(str(absent)) from absent
 
 
 def terrain(split: int, folder: str | None = None) -> Split:
     """Heights by longitude and latitude, 434,874 points, a tenth of them held out at random by the split's number."""
     root = folder or os.environ.get("WARMGP_DATA")
     if root is None:
-        raise FileNotFoundError("terrain is not downloaded: name the folder beside terrain/ in WARMGP_DATA or --data")
+        raise NotAtHandError("terrain is not downloaded: name the folder beside terrain/ in WARMGP_DATA or --data")
     path = Path(root).parent / "terrain" / "data.npz"
+    if not path.exists():
+        raise NotAtHandError(f"terrain is not at hand: there is no {path}")
     with np.load(path) as file:
         x, y = file["X"].astype(np.float64), file["y"].astype(np.float64)
     test = np.random.default_rng(split).random(len(y)) < 0.1

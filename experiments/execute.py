@@ -102,10 +102,10 @@ def execute(item: Item, place: Place) -> Record:
         gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+    data = split_of(item.dataset, item.split, place.folder)
     needed = needs(item)
     if needed is not None and not is_finished(place.store.get(needed)):
         raise Missing(needed.key)
-    data = split_of(item.dataset, item.split, place.folder)
     if isinstance(item, Run):
         found = train(item, data, place)
     elif isinstance(item, Start):

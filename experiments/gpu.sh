@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# What the results page needs from one GPU: three runners at once, each with its own datasets, until SECONDS are over.
+# The smaller sets on one GPU: three runners at once, each with its own datasets, until SECONDS are over.
 # The same command goes on with what is left. Small sets leave most of a large GPU idle; records say that the device was
-# shared. With NVIDIA's multi-process service, where there is one, kernels of the runners run side by side.
+# shared. What compares seconds (probes) is not in it. With NVIDIA's multi-process service, where there is one, kernels
+# of the runners run side by side.
 #
 #     WARMGP_DATA=…/uci bash experiments/gpu.sh STORE SECONDS
 set -u
@@ -42,7 +43,6 @@ larger() {  # of split 0 the cells that end soon
     echo "budgets --datasets pol --warm"
     echo "distances --datasets pol"
     echo "spectrum --datasets pol"
-    echo "probes --datasets pol"
     echo "budgets --datasets pol --no-warm"
     echo "features --datasets pol"
 } | lane &

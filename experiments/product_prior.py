@@ -5,8 +5,8 @@ all inputs of a frequency. With a χ² for each input the features are those of 
 
     E[f(x) f(x')] = s² Π_k k(|x_k − x'_k|/ℓ_k),
 
-which is the same for one input, and rougher the more inputs differ. Published code of the paper's authors draws them
-so, and this is here to see whether that is where its pathwise cells differ from ours.
+which is the same for one input, and rougher the more inputs differ. A public copy of the
+paper's code draws them so, and this is here to see whether that is where its pathwise cells differ from ours.
 """
 
 from __future__ import annotations

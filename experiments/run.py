@@ -25,6 +25,7 @@ from typing import NoReturn
 import torch
 
 from experiments.cells import ESTIMATORS, SETTINGS, SOLVERS, STUDIES, Item, Run, describe
+from experiments.data import NotAtHandError
 from experiments.execute import Missing, Place, Unfinished, execute
 from experiments.store import Record, Store
 
@@ -89,7 +90,7 @@ def line(record: Record) -> str:
 
 def work(items: list[Item], place: Place) -> int:
     """Do what is not done; the exit code. An item that fails does not keep the others from being done."""
-    left = failed = 0
+    left = failed = skipped = 0
     for item in items:
         if is_done(item, place.store.get(item), place.cap):
             continue
@@ -102,7 +103,9 @@ def work(items: list[Item], place: Place) -> int:
             print(f"{item.key:<48} to be gone on with", flush=True)
         except Missing as needed:
             print(f"{item.key:<48} skipped: run {needed} first", flush=True)
-        except FileNotFoundError as absent:
+        except NotAtHandError as absent:
+            left -= 1
+            skipped += 1
             print(f"{item.key:<48} skipped: {absent}", flush=True)
         except Exception as error:  # whatever it was, it is said, and the exit code says so, too
             failed += 1
@@ -113,7 +116,8 @@ def work(items: list[Item], place: Place) -> int:
             if record["outcome"] != "cut":
                 place.store.checkpoint(item).unlink(missing_ok=True)
             print(line({"key": item.key, **record}), flush=True)
-    print(f"{left} of {len(items)} left" if left else "all done")
+    done = f"{left} of {len(items)} left" if left else "all done"
+    print(f"{done}, {skipped} skipped" if skipped else done)
     return FAILED if failed else UNFINISHED if left else 0
 
 
@@ -159,7 +163,10 @@ def main(arguments: list[str] | None = None) -> int:
     if args.list:
         for item in items:
             record = store.get(item)
-            print(line(record) if record else f"{item.key:<48} not run")
+            other = record is not None and record["run"] != describe(item)
+            print(
+                f"{item.key:<48} {'of other settings' if other else 'not run'}" if other or not record else line(record)
+            )
         return 0
     place = Place(args.device, args.data, store, time.monotonic() + args.time_limit, args.cap, args.sharing)
     with stopping_cleanly():

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.cells import Run, describe
-from experiments.tables import (
-    Published,
-    Summary,
-    agreement,
-    dataset_table,
-    large_table,
-    main_table,
-    mean_of,
-    order_agrees,
-    outside,
-    read_published,
-    speed_up,
-    summaries,
-)
+from experiments.published import Published, read_published
+from experiments.summary import Order, Summary, agreement, less_exact, orders, outside, speed_up, summaries
+from experiments.tables import costs_table, large_table, main_table, mean_of, scores_table, shown
 
 
 def record(
@@ -32,7 +22,8 @@ def record(
     test = {} if cut else {"test": {"llh": llh, "rmse": 0.1}, "test_exact": {"llh": llh, "rmse": 0.1}}
     return {
         "key": run.key, "run": describe(run), "outcome": "cut" if cut else "finished", "epochs": epochs,
-        "seconds": epochs / 10, "solver_seconds": epochs / 20, "steps": 100, **test, **more,
+        "seconds": epochs / 10, "solver_seconds": epochs / 20, "steps": 50 if cut else 100, **test, **more,
+        "history": {"epochs": [epochs / (50 if cut else 100)] * (50 if cut else 100)},
     }  # fmt: skip
 
 
@@ -80,22 +71,53 @@ def test_speed_ups_pair_the_splits() -> None:
     assert speed_up(cut, ("pol", "ap", "pathwise", True)) == (5.0, True)
     short = summaries([cell(0, "standard", False, epochs=500.0, converged=False), cell(0, epochs=100.0)])
     assert speed_up(short, ("pol", "ap", "pathwise", True)) == (5.0, True)  # a solve that gave up was too cheap
-    assert mean_of([(5.0, True), (math.nan, False), (7.0, False)]) == "> 6.0 × (of 2)"
+    assert mean_of([(5.0, True), (math.nan, False), (7.0, False)]) == "> 6.0 (2)"
     none = summaries([cell(0, "standard", False), cell(0, cut=True)])
     assert math.isnan(speed_up(none, ("pol", "ap", "pathwise", True))[0])
 
 
 def test_the_order_of_cells() -> None:
+    standard, pathwise = ("pol", "ap", "standard", True), ("pol", "ap", "pathwise", True)
+    published = {standard: THEIRS, pathwise: Published(1, 0.01, 0.1, 0.001, 30.0, 20.0)}
     found = summaries([cell(estimator="standard", epochs=50.0), cell(epochs=100.0)])
-    published = {
-        ("pol", "ap", "standard", True): THEIRS,
-        ("pol", "ap", "pathwise", True): Published(1, 0.01, 0.1, 0.001, 30.0, 20.0),
-    }
-    assert [good for *_, good in order_agrees(found, published)] == [False]
-    cut = summaries([cell(estimator="standard", epochs=50.0, cut=True), cell(epochs=100.0)])
-    assert order_agrees(cut, published) == []  # it may still become the dearer one
-    near = {**published, ("pol", "ap", "standard", True): Published(1, 0.01, 0.1, 0.001, 30.0, 23.0)}
-    assert order_agrees(found, near) == []
+    assert orders(found, published) == [Order(pathwise, standard, good=False, whole=True)]
+    assert orders(found, published, across=True) == []
+    near = {**published, standard: Published(1, 0.01, 0.1, 0.001, 30.0, 23.0)}
+    assert orders(found, near) == []
+
+
+@pytest.mark.parametrize(
+    ("dear", "dear_cut", "cheap", "cheap_cut", "good", "whole"),
+    [
+        (150.0, True, 100.0, False, True, True),  # it has cost more already
+        (60.0, True, 100.0, False, True, False),  # in 50 steps 60 against 50
+        (40.0, True, 100.0, False, False, False),
+        (100.0, False, 120.0, True, False, True),  # nothing that is to come can help
+        (100.0, False, 40.0, True, True, False),
+        (60.0, True, 50.0, True, True, False),
+    ],
+)
+def test_the_order_of_cells_that_were_cut(
+    dear: float, dear_cut: bool, cheap: float, cheap_cut: bool, good: bool, whole: bool
+) -> None:
+    found = summaries([cell(estimator="standard", epochs=dear, cut=dear_cut), cell(epochs=cheap, cut=cheap_cut)])
+    published = dict.fromkeys(found, THEIRS)
+    published["pol", "ap", "pathwise", True] = Published(1, 0.01, 0.1, 0.001, 30.0, 20.0)
+    [order] = orders(found, published)
+    assert (order.good, order.whole) == (good, whole)
+
+
+def test_bounds_are_rounded_down() -> None:
+    assert shown(9.963, 1, bound=True) == "> 9.9" and shown(9.963, 1) == "10.0"
+    assert shown(27978.6, 0, bound=True, error=761.0) == "> 27978"
+
+
+def test_differences_from_exact_training_are_of_the_same_splits() -> None:
+    truth = Summary(tuple(record(Run("pol", k, "exact", "exact", False), llh=1.0 + k) for k in range(3)))
+    own = Summary((cell(0, llh=0.9), cell(2, llh=3.1), cell(1, cut=True)))
+    assert less_exact(own, truth, "llh") == pytest.approx([-0.1, 0.1])
+    table = scores_table({("pol", "ap", "pathwise", True): own}, {}, "pol", truth)
+    assert "+0.000 ± 0.100" in table
 
 
 def test_published_numbers_are_read(tmp_path: Path) -> None:
@@ -118,18 +140,29 @@ def test_published_numbers_are_read(tmp_path: Path) -> None:
 
 def test_tables_show_ours_beside_theirs() -> None:
     found = summaries([cell(0, llh=1.234), cell(0, "standard", False, epochs=900.0, cut=True)])
-    published = {("pol", "ap", "pathwise", True): THEIRS}
+    published = {
+        ("pol", "ap", "pathwise", True): replace(THEIRS, speed_up=3.5),
+        ("pol", "ap", "standard", False): replace(THEIRS, llh=math.nan),
+    }
     table = main_table(found, published, ["pol"])
-    assert "| AP | pathwise, warm | 1.23 / 1.00 | 10.0 / 60.0 | > 9.0 × | > 9.0 × | – |" in table
-    assert "| AP | standard, cold | – | > 90.0 | – | – | – |" in table
-    whole = dataset_table(found, published, "pol", None)
-    assert "1 (100 steps)" in whole and "> 900" in whole and "1.234" in whole
-    assert len({line.count("|") for line in whole.splitlines()}) == 1
+    assert "| AP | pathwise, warm | 1.23 / 1.00 | 10.0 / 60.0 | > 9.0 (1) | > 9.0 (1) | 3.5 (1) | 3.5 (1) |" in table
+    assert "| AP | standard, cold | – / – | > 90.0 / 60.0 | – | – | – | – |" in table
+    scores, costs = scores_table(found, published, "pol", None), costs_table(found, published, "pol")
+    assert "1 cut at step 50" in scores and "1.234" in scores and "> 900" in costs
+    for each in (table, scores, costs):
+        assert len({line.count("|") for line in each.splitlines()}) == 1
     house = record(Run("houseelectric", solver="ap", budget=10.0), converged=False)
     house["history"] = {"residual_mean": [0.2, 0.4], "residual_probes": [0.5, 0.7]}
     large = large_table(summaries([house]), {("houseelectric", "ap", "pathwise", True): THEIRS}, "houseelectric")
     assert "0.300" in large and "0.600" in large and "> " not in large  # a budget was kept: no bound
     assert len({line.count("|") for line in large.splitlines()}) == 1
+
+
+def test_fewer_splits_than_the_other_cells_are_marked() -> None:
+    found = summaries([cell(0, llh=1.0), cell(1, llh=1.0), cell(0, "standard", llh=1.0)])
+    rows = main_table(found, {}, ["pol"]).splitlines()
+    assert any("standard, warm | 1.00 (1) |" in row for row in rows)
+    assert any("pathwise, warm | 1.00 |" in row for row in rows)
 
 
 def test_seconds_of_two_machines_are_not_compared() -> None:

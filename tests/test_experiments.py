@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cells import BUDGETS, FEATURES, PROBES, SETTINGS, STUDIES, Item, Run, Start, cells, exact
+from experiments.cells import BUDGETS, FEATURES, PROBES, SETTINGS, STUDIES, Item, Run, Start, cells, describe, exact
 from experiments.run import main, splits
 from experiments.store import Store
 from warmgp.training_state import TrainingState
@@ -200,8 +200,23 @@ def test_ctrl_c_records_nothing_and_the_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_what_is_not_at_hand_is_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["large", "--datasets", "song", "--store", str(tmp_path)]) == 3
-    assert "skipped: song is not at hand" in capsys.readouterr().out
+    """And is not left to do: a loop until nothing is left would not end."""
+    assert main(["large", "--datasets", "song", "--store", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "skipped: song is not at hand" in shown and "all done, 7 skipped" in shown
+    (tmp_path / "uci").mkdir()
+    for name in ("pol", "terrain"):
+        study = "large" if name == "terrain" else "table1"
+        assert main([study, "--datasets", name, "--data", str(tmp_path / "uci"), "--store", str(tmp_path)]) == 0
+        assert "skipped: " in capsys.readouterr().out
+
+
+def test_the_list_tells_other_settings_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run("pol")
+    settings = {**describe(run), "n_probes": 3}
+    Store(tmp_path).put(run, {"run": settings, "outcome": "finished"})
+    assert main(["table1", "--datasets", "pol", "--store", str(tmp_path), "--list"]) == 0
+    assert f"{run.key:<48} of other settings" in capsys.readouterr().out
 
 
 def test_a_large_set_asks_for_its_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,24 +7,10 @@ from matplotlib.figure import Figure
 
 from experiments.figures.style import CYCLE, EXACT, WAYS, datasets_of, legend, name, panels, title
 from experiments.store import Record
-from experiments.tables import by_run, plain
+from experiments.summary import by_run, is_finished, plain
+from experiments.trajectories import apart, parameters, truths
 
 SHOWN_LENGTHS = 2
-
-
-def parameters(record: Record) -> np.ndarray:
-    """Hyperparameters over steps, (steps, 2 + d): noise, signal, lengths."""
-    history = record["history"]
-    return np.column_stack([history["noise_scale"], history["signal_scale"], np.asarray(history["length_scales"])])
-
-
-def truths(records: list[Record]) -> dict[tuple[str, int], np.ndarray]:
-    """Exact trajectories by dataset and split."""
-    return {
-        (record["run"]["dataset"], record["run"]["split"]): parameters(record)
-        for record in by_run(records, solver="exact")
-        if record["outcome"] == "finished"
-    }
 
 
 def trajectories(records: list[Record], solver: str) -> Figure | None:
@@ -56,60 +42,72 @@ def trajectories(records: list[Record], solver: str) -> Figure | None:
 
 
 def differences(records: list[Record]) -> Figure | None:
-    """Histograms of the differences of all hyperparameters at all steps from exact training, by way."""
+    """Histograms of the differences of all hyperparameters at all steps from exact training, by way, and for exact
+    prior samples."""
     exact = truths(records)
-    apart: dict[tuple[str, bool], list[np.ndarray]] = {way: [] for way in WAYS}
-    for record in records:
-        truth = exact.get((record["run"]["dataset"], record["run"]["split"]))
-        if truth is not None and plain(record) and record["run"]["solver"] != "exact":
-            own = parameters(record)
-            steps = min(len(own), len(truth))
-            apart[record["run"]["estimator"], record["run"]["warm"]].append((own[:steps] - truth[:steps]).ravel())
-    if not any(apart.values()):
+    cells = [r for r in records if r["run"]["solver"] != "exact" and not r["run"]["settings"]["large"]]
+    groups = {
+        label: ([r for r in by_run(cells, estimator=estimator, warm=warm) if plain(r)], colour)
+        for (estimator, warm), (label, colour, _) in WAYS.items()
+    }
+    groups["pathwise, warm start,\nexact prior samples"] = by_run(cells, prior="exact"), CYCLE[3]
+    values = {
+        label: np.concatenate(there)
+        for label, (runs, _) in groups.items()
+        if (there := [gaps for record in runs if (gaps := apart(record, exact)) is not None])
+    }
+    if not values:
         return None
-    figure, axes = panels(1, len(WAYS), height=2.3, sharey=True, sharex=True)
+    figure, axes = panels(1, len(values), height=2.3, width=2.3, sharey=True, sharex=True)
     edges = np.linspace(-0.3, 0.3, 61)
-    for axis, (way, (label, colour, _)) in zip(axes[0], WAYS.items(), strict=True):
-        if apart[way]:
-            values = np.concatenate(apart[way])
-            weights = np.full(len(values), 1 / len(values))
-            axis.hist(np.clip(values, *edges[[0, -1]]), edges, weights=weights, color=colour)
-            within = np.mean(np.abs(values) < 0.05)
-            axis.text(0.03, 0.97, f"{within:.0%} within 0.05", transform=axis.transAxes, fontsize=7, va="top")
+    for axis, (label, gaps) in zip(axes[0], values.items(), strict=True):
+        weights = np.full(len(gaps), 1 / len(gaps))
+        axis.hist(np.clip(gaps, *edges[[0, -1]]), edges, weights=weights, color=groups[label][1])
+        within = np.mean(np.abs(gaps) < 0.05)
+        axis.text(0.03, 0.97, f"{within:.1%} within 0.05", transform=axis.transAxes, fontsize=7, va="top")
         axis.set_yscale("log")
         name(axis, title=label, x="difference from exact", y="share of values" if axis is axes[0, 0] else "")
+    axes[0, 0].set_ylim(top=3.0)
     return figure
 
 
 def deviating_lengths(records: list[Record]) -> Figure | None:
-    """Over steps, the two length scales on which the pathwise estimator with random features ends farthest from exact
-    training, with more features, and with exact prior samples."""
+    """The two length scales on which the pathwise estimator with random features and warm starts ends farthest from
+    exact training, less exact training's, over steps: with more features, with exact prior samples, with new draws at
+    every step, and with the standard estimator."""
     exact = truths(records)
     cells = [
         record
-        for record in by_run(records, solver="cg", estimator="pathwise", warm=True, n_probes=64, budget=None, split=0)
-        if record["outcome"] == "finished" and (record["run"]["dataset"], 0) in exact
+        for record in by_run(records, solver="cg", n_probes=64, budget=None, split=0)
+        if is_finished(record) and (record["run"]["dataset"], 0) in exact
     ]
     datasets = datasets_of(by_run(cells, prior="exact"))
     if not datasets:
         return None
-    figure, axes = panels(len(datasets), 2, width=3.2, height=2.0)
+    warm, path = {"warm": True}, {"estimator": "pathwise"}
+    shown = {
+        "2,000 random features": ({"prior": "plain", "n_features": 2000, **warm, **path}, "-"),
+        "2,000, more in the tail": ({"prior": "features", "n_features": 2000, **warm, **path}, "--"),
+        "16,000 random features": ({"prior": "plain", "n_features": 16000, **warm, **path}, "-."),
+        "exact prior samples": ({"prior": "exact", **warm, **path}, ":"),
+        "2,000, new draws at every step": ({"prior": "plain", "n_features": 2000, "warm": False, **path}, "-"),
+        "standard, warm start": ({"prior": "plain", "n_features": 2000, "estimator": "standard", **warm}, "--"),
+    }
+    figure, axes = panels(len(datasets), 2, width=3.4, height=2.2)
     for line, dataset in enumerate(datasets):
         truth = exact[dataset, 0]
-        usual = by_run(cells, dataset=dataset, n_features=2000, prior="plain")
-        shown = {"2,000 random features": usual}
-        shown["2,000, more in the tail"] = by_run(cells, dataset=dataset, n_features=2000, prior="features")
-        shown["16,000 random features"] = by_run(cells, dataset=dataset, n_features=16000, prior="plain")
-        shown["exact prior samples"] = by_run(cells, dataset=dataset, prior="exact")
-        far = np.abs(parameters((usual or shown["exact prior samples"])[0]) - truth)[-1, 2:]
+        runs = {label: by_run(cells, dataset=dataset, **match) for label, (match, _) in shown.items()}
+        far = np.abs(parameters((runs["2,000 random features"] or runs["exact prior samples"])[0]) - truth)[-1, 2:]
         for axis, k in zip(axes[line], np.argsort(far)[::-1], strict=False):
-            for label, runs in shown.items():
-                for record in runs:
-                    axis.plot(parameters(record)[:, 2 + k], label=label, linewidth=1.2)
-            axis.plot(truth[:, 2 + k], **EXACT)
-            name(axis, title=f"{dataset}, length scale {k + 1}", x="step" if line == len(datasets) - 1 else "",
-                 y="length scale" if axis is axes[line, 0] else "")  # fmt: skip
-    legend(figure, axes, 2)
+            for colour, (label, (_, style)) in zip(CYCLE, shown.items(), strict=True):
+                for record in runs[label]:
+                    gap = parameters(record)[:, 2 + k] - truth[:, 2 + k]
+                    axis.plot(gap, style, color=colour, label=label, linewidth=1.3)
+            axis.axhline(0, color="black", linewidth=0.8)
+            name(axis, title=f"{dataset}, length scale {k + 1} (exact: {truth[-1, 2 + k]:.2f})",
+                 x="step" if line == len(datasets) - 1 else "",
+                 y="less exact training's" if axis is axes[line, 0] else "")  # fmt: skip
+    legend(figure, axes, 3)
     return figure
 
 
@@ -152,8 +150,8 @@ def feature_counts(records: list[Record]) -> Figure | None:
         for record in by_run(cells, dataset=dataset, prior="exact"):
             for axis, value in zip(axes[0], deviations(record), strict=True):
                 axis.axhline(value, color=colour, linestyle=":", label=f"{dataset}, exact prior samples")
-    name(axes[0, 0], title="noise scale", x="random features", y="largest deviation, relative")
-    name(axes[0, 1], title="length scales", x="random features", y="deviation at the end, rms")
+    name(axes[0, 0], title="noise scale", x="random features", y="largest relative deviation")
+    name(axes[0, 1], title="length scales", x="random features", y="relative deviation at the end, rms")
     name(axes[0, 2], title="test log-likelihood", x="random features", y="less exact training's")
     legend(figure, axes, 4)
     return figure

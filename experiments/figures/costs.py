@@ -5,9 +5,12 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from experiments.cells import SETTINGS
 from experiments.figures.style import EXACT, WAYS, datasets_of, legend, name, panels, solvers_of, title
 from experiments.store import Record
-from experiments.tables import LABELS, by_run, is_bound, paired, plain, summaries
+from experiments.summary import LABELS, by_run, is_bound, is_finished, paired, plain, summaries
+
+MARKERS = "osD^"  # by way
 
 
 def runtimes(records: list[Record]) -> Figure | None:
@@ -28,21 +31,26 @@ def runtimes(records: list[Record]) -> Figure | None:
             for k, ((estimator, warm), (label, colour, _)) in enumerate(WAYS.items()):
                 own = found.get((dataset, solver, estimator, warm))
                 pairs = paired(base, own, "seconds") if base and own else []
+                x = place + (k - 1.5) * 0.2
                 if base is None or own is None or not pairs:
+                    why = "not run" if own is None else "no base"
+                    axis.annotate(why, (x, 0.02), ha="center", va="bottom", fontsize=6, rotation=90, color="0.5")
                     continue
                 all_of_it = sum(a["seconds"] for a, _ in pairs)
                 whole = sum(b["seconds"] for _, b in pairs) / all_of_it
                 share = sum(b["solver_seconds"] for _, b in pairs) / all_of_it
-                x = place + (k - 1.5) * 0.2
                 if any(is_bound(b) for _, b in pairs):
                     axis.bar(x, 1.0 if own is base else 0.0, 0.18, color="none", edgecolor=colour, linestyle=":")
                     axis.annotate("cut", (x, 0.02), ha="center", va="bottom", fontsize=6, rotation=90, color=colour)
                     continue
+                if any(is_bound(a) for a, _ in pairs):
+                    axis.bar(x, whole, 0.18, color="none", edgecolor=colour, linewidth=1.2)
+                    axis.annotate("<", (x, whole), ha="center", va="bottom", fontsize=8)
+                    continue
                 axis.bar(x, whole, 0.18, color=colour, label=label)
                 axis.bar(x, share, 0.18, color="none", edgecolor="white", hatch="////", linewidth=0)
-                if any(is_bound(a) for a, _ in pairs):
-                    axis.annotate("<", (x, whole), ha="center", va="bottom", fontsize=8)
         axis.set_xticks(range(len(datasets)), datasets, fontsize=7)
+        axis.set_xlim(-0.6, len(datasets) - 0.4)
         name(axis, title=LABELS[solver], y="time relative to standard" if axis is axes[0, 0] else "")
     handles = [Patch(color=colour, label=label) for label, colour, _ in WAYS.values()]
     handles.append(Patch(facecolor="grey", edgecolor="white", hatch="////", label="of that, the solver"))
@@ -64,7 +72,10 @@ def iterations(records: list[Record]) -> Figure | None:
                 for record in by_run(cells, dataset=dataset, solver=solver, estimator=estimator, warm=warm, split=0):
                     history = record["history"]
                     axis.plot(history["step"], history["iterations"], style, color=colour, label=label, linewidth=1.2)
+                    if is_bound(record):
+                        axis.plot(history["step"][-1], history["iterations"][-1], "x", color=colour, markersize=5)
             axis.set_yscale("log")
+            axis.set_xlim(0, SETTINGS[dataset].n_steps)
             name(axis, title=title(dataset, solver), x="step" if line == len(solvers) - 1 else "",
                  y="iterations" if column == 0 else "")  # fmt: skip
         axis = axes[line, -1]
@@ -74,7 +85,7 @@ def iterations(records: list[Record]) -> Figure | None:
                 own = by_run(cells, dataset=dataset, solver=solver, estimator=estimator, warm=warm, split=0)
                 if truth and own and truth[0]["outcome"] == own[0]["outcome"] == "finished":
                     away = own[0]["test"]["llh"] - truth[0]["test"]["llh"]
-                    axis.plot(place + (k - 1.5) * 0.15, away, "o", color=colour, markersize=4, label=label)
+                    axis.plot(place + (k - 1.5) * 0.15, away, MARKERS[k], color=colour, markersize=4, label=label)
         axis.axhline(0, **EXACT)
         axis.set_xticks(range(len(datasets)), datasets, fontsize=6, rotation=20)
         axis.set_xlim(-0.5, len(datasets) - 0.5)
@@ -102,6 +113,9 @@ def probe_counts(records: list[Record]) -> Figure | None:
         if all(record["test_exact"] for record in own):
             exact = [record["test_exact"]["llh"] for record in own]
             axes[0, 0].plot(count, exact, "s:", label=f"{dataset}, exact prediction at the trained θ")
+        for truth in by_run(records, dataset=dataset, solver="exact", split=0):
+            if is_finished(truth):
+                axes[0, 0].axhline(truth["test"]["llh"], **{**EXACT, "label": f"{dataset}, exact training"})
         axes[0, 1].plot(count, [record["seconds"] for record in own], "o-", label=f"{dataset}, training")
         axes[0, 1].plot(count, [record["solver_seconds"] for record in own], "^--", label=f"{dataset}, the solver")
     for axis in axes[0]:

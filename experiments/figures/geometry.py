@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from experiments.figures.style import WAYS, datasets_of, legend, name, panels
 from experiments.store import Record
-from experiments.tables import by_run, plain
+from experiments.summary import by_run, plain
 
 
 def starting_distances(measured: list[Record], records: list[Record]) -> Figure | None:
@@ -20,7 +20,9 @@ def starting_distances(measured: list[Record], records: list[Record]) -> Figure 
         own = by_run(measured, dataset=dataset)[0]
         for (estimator, warm), (label, colour, style) in WAYS.items():
             distance = own[f"{estimator}_{'warm' if warm else 'cold'}"]
-            axes[line, 0].semilogy(own["steps"], distance, style, color=colour, label=label, linewidth=1.2)
+            axes[line, 0].semilogy(
+                own["steps"], distance, f".{style}", markersize=3, color=colour, label=label, linewidth=1.2
+            )
             for record in by_run(records, dataset=dataset, solver="ap", estimator=estimator, warm=warm, split=0):
                 if plain(record):
                     axes[line, 1].semilogy(
@@ -31,14 +33,14 @@ def starting_distances(measured: list[Record], records: list[Record]) -> Figure 
         last = "step" if line == len(datasets) - 1 else ""
         name(axes[line, 0], title=f"{dataset}: initial distance", x=last, y="|u₀ − u*|, H-norm, rms")
         name(axes[line, 1], title="AP iterations", x=last, y="to tolerance 0.01")
-        name(axes[line, 2], title="largest eigenvalue of H⁻¹", x=last)
-        name(axes[line, 3], title="noise precision σ⁻²", x=last)
+        name(axes[line, 2], title="largest eigenvalue of H⁻¹", x=last, y="1 / least eigenvalue of H")
+        name(axes[line, 3], title="noise precision", x=last, y="σ⁻²")
     legend(figure, axes)
     return figure
 
 
 def sections(measured: list[Record]) -> Figure | None:
-    """Contours of the quadratic in the plane of its steepest directions; cold and warm starts of one probe in it."""
+    """Contours of the quadratic in the plane of its steepest directions; cold and warm starts of all probes in it."""
     if not measured:
         return None
     datasets = datasets_of(measured)

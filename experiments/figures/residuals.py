@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from experiments.cells import BUDGETS
-from experiments.figures.style import WAYS, datasets_of, legend, name, panels, solvers_of, title
+from experiments.figures.style import EXACT, WAYS, datasets_of, legend, name, panels, solvers_of, title
 from experiments.store import Record
-from experiments.tables import LABELS, by_run
+from experiments.summary import LABELS, by_run, is_finished
 
 SYSTEMS = {"residual_probes": ("probes", "llh", "test log-likelihood"), "residual_mean": ("mean", "rmse", "test RMSE")}
 
@@ -40,6 +40,9 @@ def under_budgets(records: list[Record], dataset: str, residual: str = "residual
                  y=f"{LABELS[solver]}: residual of the {systems}" if column == 0 else "")  # fmt: skip
             if marks:
                 axes[line, -1].plot(*zip(*marks, strict=True), f"o{style}", color=colour, markersize=3, label=label)
+        for truth in by_run(records, dataset=dataset, solver="exact", split=0):
+            if is_finished(truth):
+                axes[line, -1].axhline(truth["test"][score], **EXACT)
         low = min(axis.get_ylim()[0] for axis in axes[line, :-1])
         high = max(axis.get_ylim()[1] for axis in axes[line, :-1])
         for axis in axes[line, :-1]:

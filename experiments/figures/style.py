@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.cells import SETTINGS, SOLVERS
-from experiments.tables import LABELS
+from experiments.summary import LABELS
 
 WAYS = {
     ("standard", False): ("standard", "#D55E00", "-"),
