@@ -156,6 +156,8 @@ def test_validation_is_checked(validation: object, message: str) -> None:
     ("settings", "message"),
     [
         ({"memory_budget": 8}, r"memory_budget is in bytes, got 8: for 8 GiB pass 8 \* 2\*\*30"),
+        ({"memory_budget": float("inf")}, "memory_budget must be a positive number of bytes or None"),
+        ({"n_steps": None}, 'n_steps must be a number or "auto"'),
         ({"solver": "x"}, "solver must be 'auto', 'cholesky'.*ConjugateGradients"),
         ({"max_epochs": "none"}, 'max_epochs must be a number, None or "auto"'),
         ({"kernel": Matern32}, r"kernel must be one of 'rbf'.*warmgp.Matern32\(\)"),

@@ -260,3 +260,35 @@ def test_spread_frequencies_make_low_variances_right() -> None:
     spread, plain = variance_off(plain=False), variance_off(plain=True)
     assert abs(float(spread.mean())) < 0.1 and float(spread.std()) < 0.13
     assert abs(float(plain.mean())) > 0.3 or float(plain.std()) > 0.3
+
+
+@pytest.mark.parametrize("length", [3.0, 30.0])
+def test_variances_of_a_rough_kernel_with_one_input(length: float) -> None:
+    """Matérn-1/2 needs frequencies up to the inverse spacing over the length scale: std from 512 functions within 15%
+    (they alone are known to 3%, their frequencies to about 5%)."""
+    n, theta = 500, Hyperparameters(0.002, 1.0, [length])
+    x = torch.linspace(-2, 2, n, dtype=torch.float64)[:, None]
+    new = x[:-1] + 2 / (n - 1)  # halfway
+    kernel = get_kernel("matern12")
+    K, cross = (torch.exp(-(a - b.T).abs() / length) for a, b in ((x, x), (new, x)))
+    H = K + 0.002**2 * torch.eye(n, dtype=torch.float64)
+    exact = (1 - (cross * torch.linalg.solve(H, cross.T).T).sum(1)).mean().sqrt()
+    prior = FeaturePrior.draw(kernel, 1, 2000, 512, generator=rng(3))
+    f = prior.evaluate(torch.cat([x, new]), theta)
+    noise = 0.002 * torch.randn(n, 512, dtype=torch.float64, generator=rng(4))
+    away = f[n:] - cross @ torch.linalg.solve(H, f[:n] + noise)
+    assert 0.85 < float(away.square().mean().sqrt() / exact) < 1.15
+
+
+def test_fast_frequencies_keep_their_phase_in_float32() -> None:
+    theta = Hyperparameters(0.1, 1.0, [0.05])
+    prior = FeaturePrior.draw(get_kernel("matern12"), 1, 2000, 4, generator=rng(5))
+    x = torch.linspace(-2, 2, 300, dtype=torch.float32)[:, None]
+    parts = (prior.frequencies, prior.sin_weights, prior.cos_weights)
+    single = FeaturePrior(*(part.float() for part in parts))
+    double = FeaturePrior(*(part.float().double() for part in parts))
+    same_scale = Hyperparameters(0.1, 1.0, theta.length_scales)
+    whole = single.evaluate(x, same_scale)
+    scaled_like = (x / theta.length_scales.to(x)).double() * theta.length_scales  # the same rounding of x/ℓ
+    assert float((whole.double() - double.evaluate(scaled_like, same_scale)).abs().max()) < 1e-3
+    assert torch.allclose(torch.cat([single.evaluate(row[None], same_scale) for row in x[:20]]), whole[:20], atol=1e-4)

@@ -366,3 +366,38 @@ def test_an_estimator_of_others_trains_but_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be saved"):  # before any step
         GPRegressor(gradient=Own(5, 60), solver="cg", n_steps=2, checkpoint=tmp_path / "c").fit(X, y)
     assert not list(tmp_path.iterdir())
+
+
+def test_numbers_of_numpy_are_saved(tmp_path: Path) -> None:
+    """As a search over an array passes them."""
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    numbers = {
+        "n_steps": np.int64(2),
+        "n_probes": np.int64(4),
+        "tol": np.float32(0.01),
+        "learning_rate": np.float32(0.1),
+    }
+    model = GPRegressor(
+        solver="cg", max_epochs=np.float32(50), checkpoint=tmp_path / "c", checkpoint_every=1, random_state=0, **numbers
+    )
+    model.fit(X, X[:, 0]).save(tmp_path / "m")
+    assert np.array_equal(GPRegressor.load(tmp_path / "m").predict(X), model.predict(X))
+
+
+def test_new_functions_are_solved_as_well_as_the_models_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(200, 2))
+    solver = ConjugateGradients(0, factor_after=5)
+    start = Hyperparameters(0.01, 1.0, [1.0, 1.0])
+    model = GPRegressor(solver=solver, init=start, n_steps=1, n_probes=4, n_features=200, random_state=0)
+    model.fit(X, np.sin(X[:, 0]) + 1e-3 * rng.normal(size=200))
+    seen = []
+    whole = ConjugateGradients.solve
+
+    def watched(self, *args, rule, **kwargs):  # type: ignore[no-untyped-def]
+        seen.append(rule.tol)
+        return whole(self, *args, rule=rule, **kwargs)
+
+    monkeypatch.setattr(ConjugateGradients, "solve", watched)
+    model.sample_y(X[:3], 2, random_state=1)
+    assert len(seen) == 1 and seen[0] < 0.01  # a share of the noise

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from warmgp import AlternatingProjections, ConjugateGradients, Matern32, planner
+from warmgp import AlternatingProjections, ConjugateGradients, Matern32, devices, planner
 from warmgp.costs import TYPICAL, Rates, epochs_seconds, exact_seconds, factor_cg_seconds, measured_rates
 from warmgp.devices import available_memory
 from warmgp.persistence import plan_from_json, plan_to_json
@@ -200,3 +201,30 @@ def test_rates_that_vary_do_not_change_the_solver(share: float, solver: str, mon
     monkeypatch.setattr(planner, "factor_cg_seconds", lambda *_: 1.0)
     monkeypatch.setattr(planner, "exact_seconds", lambda *_: share)
     assert make_plan(700, 2, device="cpu").solver.name == solver
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"memory.max": "8589934592", "memory.current": "6442450944"}, 2 * 2**30),
+        ({"memory.max": "8589934592", "memory.current": "6442450944", "memory.stat": "a 1\ninactive_file 1073741824\n"},
+         3 * 2**30),
+        ({"memory.limit_in_bytes": "8589934592", "memory.usage_in_bytes": "8589934592"}, 0),
+        ({"memory.limit_in_bytes": "9223372036854771712", "memory.usage_in_bytes": "1"}, None),
+        ({"memory.max": "max", "memory.current": "1"}, None),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_a_containers_memory_is_its_limit_less_its_use(
+    files: dict[str, str], expected: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(devices, "CONTROL_GROUPS", (str(tmp_path / "none"), str(tmp_path)))
+    found = devices.available_memory(torch.device("cpu"))
+    assert found == expected if expected is not None else found > 2**20
+
+
+def test_a_low_rank_preconditioner_is_counted_with_its_copies() -> None:
+    low, high = (make_plan(100_000, 5, solver=ConjugateGradients(rank)) for rank in (100, 300))
+    assert high.estimated_bytes - low.estimated_bytes == 6 * 8 * 100_000 * 200

@@ -123,3 +123,9 @@ def test_single_precision_input_is_computed_in_double() -> None:
 def test_scales_that_cannot_be_undone_are_refused(fields: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Standardizer(*fields)
+
+
+def test_centring_moves_inputs_and_nothing_else(data: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = data
+    scaling = Standardizer.centring(X + 1e6)
+    assert np.allclose(scaling.x(X + 1e6), X - X.mean(0), atol=1e-8) and np.array_equal(scaling.y(y), y)

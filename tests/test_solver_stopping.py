@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -23,6 +24,8 @@ from solver_problems import (
     solve,
     solvers,
 )
+from warmgp.kernels import Matern32
+from warmgp.operators import DenseOperator
 from warmgp.solvers import (
     AlternatingProjections,
     ConjugateGradients,
@@ -271,3 +274,34 @@ def test_an_infinite_budget_is_none(name: str) -> None:
         solve(SOLVERS[name], problem.operator(), problem.targets, tol=0.1, max_epochs=m) for m in (None, math.inf)
     ]
     assert results[0].converged and torch.equal(results[0].solution, results[1].solution)
+
+
+# -- starts --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("solver", "epochs"), [(ConjugateGradients(20), 6.0), (AlternatingProjections(30), 2.0)], ids=("cg", "ap")
+)
+def test_progress_accumulates_while_the_residual_is_above_that_of_zero(solver: Solver, epochs: float) -> None:
+    """Solvers lower the H-norm of the error, and the residual of a unit-normal probe may rise above |b| meanwhile."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(300, 2, dtype=torch.float64, generator=generator)
+    operator = DenseOperator(x, Matern32(), hyperparameters(0.05, 1.0, [1.0, 1.0]))
+    targets = torch.randn(300, 5, dtype=torch.float64, generator=generator)
+    truth, start, errors, above = torch.linalg.solve(operator.H, targets), None, [], 0
+    for _ in range(12):
+        start = solver.solve(operator, targets, start, rule=StoppingRule(1e-9, epochs)).solution
+        away = start - truth
+        errors.append(float((away * operator.matmul(away)).sum().sqrt()))
+        above += bool((operator.matmul(away).norm(dim=0) > targets.norm(dim=0)).any())
+    assert above > 0, "the problem is too easy to show anything"
+    assert all(later <= 1.001 * earlier for earlier, later in itertools.pairwise(errors))
+    assert errors[-1] < 0.8 * errors[0]
+
+
+@pytest.mark.parametrize("factor", [-1.0, 2.5, 1e200])
+def test_a_start_farther_than_zero_is_not_taken(factor: float) -> None:
+    problem = make_problem(kernel="matern32")
+    operator = problem.operator("dense")
+    progress = Progress.begin(operator, problem.targets, factor * problem.truth, StoppingRule(0.01))
+    assert bool((progress.v == 0).all()) and torch.equal(progress.r, progress.b)
+    near = Progress.begin(operator, problem.targets, 1.5 * problem.truth, StoppingRule(0.01))
+    assert bool((near.v != 0).any())

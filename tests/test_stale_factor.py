@@ -175,3 +175,42 @@ def test_training_needs_a_handful_of_iterations_a_step() -> None:
 def test_factor_after_is_checked(bad: object) -> None:
     with pytest.raises(ValueError, match="factor_after must be an integer of at least 1"):
         ConjugateGradients(0, factor_after=bad)
+
+
+def test_a_factor_of_this_h_is_made_once_a_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a solve takes: first in float32, then in float64, and no more."""
+    made = []
+    build = StaleFactor.build.__func__
+
+    def counted(cls, operator, **options):  # type: ignore[no-untyped-def]
+        made.append(options.get("double", False))
+        return build(cls, operator, **options)
+
+    monkeypatch.setattr(StaleFactor, "build", classmethod(counted))
+    operator = make(Hyperparameters(3e-3, 1.0, [2.0, 2.0]), dtype=torch.float32)
+    ConjugateGradients(0, factor_after=1).solve(operator, columns(dtype=torch.float32), rule=StoppingRule(1e-12, 200.0))
+    assert made == [False, True]
+
+
+def test_the_next_factor() -> None:
+    operator = make(dtype=torch.float32)
+    first = StaleFactor.build(operator)
+    assert first is not None and not first.double
+    second = first.successor(operator)
+    assert second is not None and second.double and second.factor.dtype == torch.float64
+    assert second.successor(operator) is None
+    moved = second.successor(operator.at(Hyperparameters(0.1, 1.0, [1.0, 1.0])))
+    assert moved is not None and moved.double  # what failed before is not tried again
+    half = first.inverted(torch.float16)
+    finer = half.successor(operator)
+    assert finer is not None and not finer.double  # X in float32 on a GPU; L itself here
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_a_factor_is_made_again_to_the_same_bits(double: bool) -> None:
+    operator = make(dtype=torch.float32)
+    factor = StaleFactor.build(operator, double=double)
+    assert factor is not None and factor.recipe.double == double and factor.recipe.half
+    again = factor.recipe.build(operator.at(Hyperparameters(0.3, 1.0, [1.0, 1.0])))
+    assert again is not None and torch.equal(again.factor, factor.factor)
+    assert not factor.inverted(torch.float32).recipe.half and factor.inverted(torch.float16).recipe.half

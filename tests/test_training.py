@@ -211,11 +211,12 @@ class FailingCholesky(Cholesky):
 
     calls = 0
     failing = 0
+    error: type[BaseException] = torch.linalg.LinAlgError
 
     def solve(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         type(self).calls += 1
         if self.calls == self.failing:
-            raise torch.linalg.LinAlgError("H is not positive definite")
+            raise self.error("H is not positive definite")
         return super().solve(*args, **kwargs)
 
 
@@ -232,6 +233,23 @@ def test_a_step_that_fails_keeps_the_model_of_those_before(gradient) -> None:  #
     FailingCholesky.calls, FailingCholesky.failing = 0, 1
     with pytest.raises(torch.linalg.LinAlgError):
         train(H, y, options(FailingCholesky(), gradient), generator=seeded())
+
+
+@pytest.mark.parametrize("gradient", [Exact(), Standard(8), Pathwise(8, 200)])
+@pytest.mark.parametrize("error", [torch.linalg.LinAlgError, KeyboardInterrupt])
+def test_a_last_solve_that_does_not_end_keeps_the_model_of_the_steps(gradient, error) -> None:  # type: ignore[no-untyped-def]
+    H, y = operator()
+    FailingCholesky.calls, FailingCholesky.failing, FailingCholesky.error = 0, 7, error
+    try:
+        result = train(H, y, options(FailingCholesky(), gradient), generator=seeded())
+    finally:
+        FailingCholesky.error = torch.linalg.LinAlgError
+    assert len(result.history) == 6 and result.stopped_early == (
+        "interrupted" if error is KeyboardInterrupt else "failed: H is not positive definite"
+    )
+    assert float(result.theta.noise_scale) == result.history[-1].noise_scale
+    residual = y - h_matrix("matern32", H.x, result.theta.vector) @ result.posterior.solution[:, 0]
+    assert residual.norm() <= 1e-8 * y.norm()
 
 
 def test_noise_floor_holds() -> None:

@@ -294,7 +294,7 @@ def _check_settings(model: GPRegressor) -> None:
         model._check_settings()
     except ValueError as error:
         named = "|".join(model.get_params())
-        text = re.sub(rf"\b({named})=[\"']?([\w.]+)[\"']?", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", str(error))
+        text = re.sub(rf"\b({named})=[\"']?([\w.:]+)[\"']?", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", str(error))
         text = re.sub(rf"^({named})\b", lambda m: f"--{m[1].replace('_', '-')}", text)
         raise UsageError(re.sub(r" or an object such as [\w.()]+", "", text)) from error
 

@@ -8,22 +8,37 @@ from pathlib import Path
 
 import torch
 
+CONTROL_GROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/memory")
+"""Where a container's limit is, by either version of control groups."""
+NAMES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+
 
 def available_memory(device: torch.device) -> int:
     """Free bytes on the device."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # free to torch alone
+        return int(torch.cuda.mem_get_info(device)[0]) + kept
     found = [
         _number_in("/proc/meminfo", r"MemAvailable:\s+(\d+) kB", 1024),
-        _number_in("/sys/fs/cgroup/memory.max", r"(\d+)"),
+        *(_left_in_group(Path(root)) for root in CONTROL_GROUPS),
     ]
-    known = [bytes_ for bytes_ in found if bytes_]
+    known = [bytes_ for bytes_ in found if bytes_ is not None]
     if known:
         return min(known)
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):  # not every system tells
         return 4 * 2**30
+
+
+def _left_in_group(root: Path) -> int | None:
+    """What a container may still use: its limit less its use, without cached files; None where it has no limit."""
+    cached = _number_in(str(root / "memory.stat"), r"(?m)^(?:total_)?inactive_file (\d+)") or 0
+    for limit_name, used_name in NAMES:
+        limit, used = (_number_in(str(root / name), r"(\d+)") for name in (limit_name, used_name))
+        if limit is not None and limit < 2**60:  # no limit is "max", or a number near 2**63
+            return max(0, limit - max(0, (used or 0) - cached))
+    return None
 
 
 def _number_in(path: str, pattern: str, unit: int = 1) -> int | None:

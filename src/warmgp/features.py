@@ -32,6 +32,9 @@ from warmgp.kernels import Kernel
 from warmgp.operators.base import KernelOperator, default_tile_entries, ranges
 from warmgp.operators.chunked import ChunkedOperator
 
+FASTEST = 2e4
+"""Frequency over length scale above which phases are made in float64: float32 would round them by 0.01 and more."""
+
 
 @dataclass(frozen=True)
 class FeaturePrior:
@@ -86,16 +89,23 @@ class FeaturePrior:
         tile_entries = tile_entries or default_tile_entries(x.device)
         m = self.frequencies.shape[0]
         scaled = x / theta.length_scales.to(x)
+        fastest = float((self.frequencies.abs() / theta.length_scales.to(self.frequencies)).amax())
+        exact = x.dtype != torch.float64 and fastest > FASTEST
         out = x.new_zeros(x.shape[0], self.n_functions)
         width = min(m, max(1, tile_entries // max(1, min(x.shape[0], 2048))))
         for pairs in ranges(m, width):
             frequencies = self.frequencies[pairs].T.to(x)
             sin_weights, cos_weights = self.sin_weights[pairs].to(x), self.cos_weights[pairs].to(x)
             for rows in ranges(x.shape[0], max(1, tile_entries // width)):
-                phase = scaled[rows] @ frequencies
+                phase = _exact_phase(scaled[rows], frequencies) if exact else scaled[rows] @ frequencies
                 out[rows] += torch.sin(phase) @ sin_weights
                 out[rows] += phase.cos_() @ cos_weights
         return out.mul_(float(theta.signal_scale) / math.sqrt(m))
+
+
+def _exact_phase(scaled: Tensor, frequencies: Tensor) -> Tensor:
+    """ω·x/ℓ less whole turns, computed in float64, in the dtype of ``scaled``."""
+    return (scaled.double() @ frequencies.double()).remainder_(2 * math.pi).to(scaled)
 
 
 def spread_frequencies(

@@ -111,6 +111,8 @@ class Matern(Kernel):
 class Matern12(Matern):
     """Matérn-1/2 (exponential), k(r) = exp(−r). Not differentiable at r = 0."""
 
+    tail_scales = (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)  # the heaviest tail: frequencies up to 1/spacing matter
+
     name = "matern12"
     nu = 0.5
     smooth_at_zero = False

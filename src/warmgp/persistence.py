@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -35,7 +36,7 @@ from warmgp.preconditioners import PivotedCholesky, Pivots
 from warmgp.solvers import SOLVERS, Solver, StoppingRule
 from warmgp.solvers.cg import CGState
 from warmgp.solvers.sgd import SGDState
-from warmgp.stale_factor import StaleFactor
+from warmgp.stale_factor import Recipe, StaleFactor
 from warmgp.training_state import StepRecord, TrainingState
 
 FORMAT_VERSION = 1
@@ -47,6 +48,13 @@ class FileError(ValueError):
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
+def _plain(value: Any) -> Any:
+    """A number of numpy's, such as a search over an array passes, as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
 def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> None:
     """Write tensors and JSON content to ``path``: temporary name, sync, rename."""
     from warmgp import __version__
@@ -58,7 +66,7 @@ def write(path: str | os.PathLike[str], kind: str, tensors: Mapping[str, Tensor]
         "format_version": str(FORMAT_VERSION),
         "kind": kind,
         "warmgp_version": __version__,
-        "content": json.dumps(content),
+        "content": json.dumps(content, default=_plain),
     }
     flat = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
@@ -241,9 +249,9 @@ def write_checkpoint(path: str | os.PathLike[str], state: TrainingState, random:
     pivots = kept.pivots if isinstance(kept, PivotedCholesky) else kept if isinstance(kept, Pivots) else None
     if pivots is not None:
         tensors["pivots"] = pivots.index
-    factor_theta = kept.origin.theta if isinstance(kept, StaleFactor) else kept
-    if isinstance(factor_theta, Hyperparameters):
-        tensors["factor_theta"] = factor_theta.vector
+    recipe = kept.recipe if isinstance(kept, StaleFactor) else kept if isinstance(kept, Recipe) else None
+    if recipe is not None:
+        tensors["factor_theta"] = recipe.theta.vector
     content = {
         "step": state.step,
         "adam_t": state.adam.t,
@@ -251,6 +259,7 @@ def write_checkpoint(path: str | os.PathLike[str], state: TrainingState, random:
         "history": history_to_json(state.history),
         # what else solvers keep belongs to the last θ and is rebuilt at the next one anyway
         "pivots": [pivots.rank, pivots.age] if pivots is not None else None,
+        "factor": [recipe.double, recipe.half] if recipe is not None else None,
         "spent": cg.spent,
         "block_size": state.solver_state if isinstance(state.solver_state, int) else None,
         "learning_rate": state.solver_state.learning_rate if isinstance(state.solver_state, SGDState) else None,
@@ -284,7 +293,8 @@ def read_checkpoint(
     if "pivots" in there:
         solver_state = CGState(Pivots(there["pivots"], *content["pivots"]), spent)
     elif "factor_theta" in tensors:
-        solver_state = CGState(Hyperparameters.from_vector(tensors["factor_theta"]), spent)
+        theta_of_factor = Hyperparameters.from_vector(tensors["factor_theta"])
+        solver_state = CGState(Recipe(theta_of_factor, *content.get("factor", ())), spent)
     elif spent:
         solver_state = CGState(None, spent)
     state = TrainingState(

@@ -56,6 +56,7 @@ GROW_AFTER = 20.0
 """Epochs of AP that cost about as much as factors of twice the block."""
 
 LARGEST_BLOCK_ON_GPU = 20_000
+LOW_RANK_COPIES = 6  # of (n, k) in float64, while pivots are carried to a new factor beside the old one
 GRADIENTS = ("exact", "standard", "pathwise")
 INITS = ("auto", "ones", "sample", "subset", "given")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -147,7 +148,7 @@ def make_plan(
         For training that would not fit ``memory_budget``, before anything is computed.
     """
     place = resolve_device(device)
-    if memory_budget is not None and not (is_number(memory_budget) and memory_budget > 0):
+    if memory_budget is not None and not (is_number(memory_budget) and 0 < memory_budget < float("inf")):
         raise ValueError(f"memory_budget must be a positive number of bytes or None, got {memory_budget!r}")
     if memory_budget is not None and memory_budget < 2**10:
         raise ValueError(
@@ -164,7 +165,7 @@ def make_plan(
     if init not in INITS:
         raise ValueError(f'init must be "auto", "ones", "sample", "subset" or Hyperparameters, got {init!r}')
     for name, value in (("max_epochs", max_epochs), ("n_steps", n_steps), ("learning_rate", learning_rate)):
-        if isinstance(value, str) and value != "auto":
+        if (isinstance(value, str) and value != "auto") or (value is None and name != "max_epochs"):
             none = ", None" if name == "max_epochs" else ""
             raise ValueError(f'{name} must be a number{none} or "auto", got {value!r}')
     number = _dtype(dtype)
@@ -346,7 +347,8 @@ def _bytes(plan: Plan, n: int, d: int) -> int:
     if isinstance(plan.solver, ConjugateGradients):
         whole = plan.solver.factor_after is not None
         # a new factor is made beside the old one
-        matrices += 2 * dense_bytes(n, torch.float32) if whole else 2 * 8 * n * plan.solver.preconditioner_rank
+        low = LOW_RANK_COPIES * 8 * n * plan.solver.preconditioner_rank
+        matrices += 2 * dense_bytes(n, torch.float32) if whole else low
     if isinstance(plan.solver, AlternatingProjections):
         matrices += _block_bytes(plan.solver, plan.rule, n, size)
     return max(matrices, 3 * dense_bytes(plan.sample_size, torch.float32)) + vectors
@@ -367,7 +369,9 @@ def _vector_bytes(n: int, d: int, n_probes: int, dtype: torch.dtype) -> int:
 
 def _too_large(plan: Plan, n: int, needs: int, budget: int) -> str:
     exact = plan.solver.name == "cholesky"
-    remedy = 'use solver="cg" or "ap"' if exact else "use fewer n_probes"
+    rank = plan.solver.preconditioner_rank if isinstance(plan.solver, ConjugateGradients) else 0
+    ranks = "a smaller preconditioner_rank or " if rank > plan.gradient.n_probes else ""
+    remedy = 'use solver="cg" or "ap"' if exact else f"use {ranks}fewer n_probes"
     return (
         f"solver={plan.solver.name!r} needs about {needs / 2**30:.1f} GiB for {n:,} points and the memory budget is "
         f"{budget / 2**30:.1f} GiB: {remedy}, or raise memory_budget"

@@ -19,6 +19,7 @@ from warmgp.operators.base import KernelOperator
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers import SolveResult
 from warmgp.solvers.base import summarise
+from warmgp.solvers.sgd import SGDState
 from warmgp.training_state import TrainingState
 
 ROWS = 256
@@ -71,5 +72,5 @@ class PrecisionLostError(ArithmeticError):
         elif isinstance(draw, Tensor):
             draw = draw.double()
         solution = None if self.solution is None else self.solution.double()
-        kept = state.solver_state if isinstance(state.solver_state, int) else None  # AP's block size
+        kept = state.solver_state if isinstance(state.solver_state, int | SGDState) else None  # AP's block, SGD's rate
         return replace(state, solution=solution, draw=draw, solver_state=kept)

@@ -216,7 +216,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             keeper = CheckpointKeeper(self.checkpoint, self.checkpoint_every, mark, generator)
             state, plan = keeper.resume(plan)
         options = self._options(plan)
-        scaler = Standardizer.fit(inputs, targets) if self.standardize else Standardizer.identity(d)
+        scaler = Standardizer.fit(inputs, targets) if self.standardize else Standardizer.centring(inputs)
         held_out = None if validation is None else check_validation(self, validation)
 
         def problem(dtype: torch.dtype, theta: Hyperparameters) -> Problem:
@@ -382,8 +382,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         pathwise = Pathwise(n_samples, plan.n_features)
         draw = pathwise.draw(operator, generator)
         targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already
-        solved = plan.solver.solve(operator, targets, rule=plan.rule, generator=generator)
-        if not solved.converged:
+        rule = self._options(plan).last_rule(old.theta, targets)
+        solved = plan.solver.solve(operator, targets, rule=rule, generator=generator)
+        if not solved.residual_checked or max(solved.residual_mean, solved.residual_probes) > plan.rule.tol:
             warnings.warn(unsolved(solved, plan.rule), ConvergenceWarning, stacklevel=3)
         assert isinstance(draw.prior, FeaturePrior)
         solution = torch.cat([old.solution[:, :1], solved.solution], 1)

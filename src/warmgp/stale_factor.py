@@ -13,9 +13,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator, Origin
 from warmgp.operators.dense import DenseOperator
 from warmgp.triangular import solve_with_factor, triangular_inverse
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a factor is made again from after a resume, to the same bits."""
+
+    theta: Hyperparameters
+    double: bool = False
+    half: bool = True  # X in float16, on a GPU
+
+    def build(self, operator: KernelOperator) -> StaleFactor | None:
+        """The factor, on the operator's data."""
+        inverse = torch.float16 if self.half else torch.float32
+        return StaleFactor.build(operator.at(self.theta), double=self.double, inverse=inverse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,17 +46,22 @@ class StaleFactor:
     noise : float or None
         σ, for P⁻¹ = XᵀX/σ². Products are fast on a GPU and substitution is not. No entry of X is above one, so float16
         holds it, which is precise enough for a preconditioner while the largest eigenvalue of H is below some 10⁶ σ².
+    double : bool
+        Whether H was factored in float64.
     """
 
     origin: Origin
     factor: Tensor
     noise: float | None = None
+    double: bool = False
 
     @classmethod
-    def build(cls, operator: KernelOperator, *, double: bool = False) -> StaleFactor | None:
+    def build(
+        cls, operator: KernelOperator, *, double: bool = False, inverse: torch.dtype = torch.float16
+    ) -> StaleFactor | None:
         """Factor H in float32, or in float64 where that fails; None where H is not positive definite.
 
-        ``double`` does not try float32, which has failed before.
+        ``double`` does not try float32, which has failed before. On a GPU X is kept in ``inverse``.
         """
         for dtype in (torch.float64,) if double else (torch.float32, torch.float64):
             if isinstance(operator, DenseOperator) and dtype == operator.dtype:
@@ -54,16 +74,29 @@ class StaleFactor:
             info = torch.empty((), dtype=torch.int32, device=H.device)
             torch.linalg.cholesky_ex(L, out=(L, info))
             if int(info) == 0:
-                factor = cls(operator.origin, L)
-                return factor if H.device.type == "cpu" else factor.inverted(torch.float16)
+                factor = cls(operator.origin, L, double=dtype == torch.float64)
+                return factor if H.device.type == "cpu" else factor.inverted(inverse)
         return None
+
+    def successor(self, operator: KernelOperator) -> StaleFactor | None:
+        """The factor that takes over when this one is of little help: of the operator's H, or where this one is of that
+        H already, in the next precision; None after the last, or where H is not positive definite."""
+        if not self.origin.same(operator.origin):
+            return self.build(operator, double=self.double)
+        if self.factor.dtype == torch.float16:
+            return self.build(operator, double=self.double, inverse=torch.float32)
+        return None if self.double else self.build(operator, double=True, inverse=torch.float32)
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe(self.origin.theta, self.double, self.noise is None or self.factor.dtype == torch.float16)
 
     def inverted(self, dtype: torch.dtype) -> StaleFactor:
         """The same preconditioner by products with X = σL⁻¹ in that dtype."""
         noise, n = float(self.origin.theta.noise_scale), self.factor.shape[0]
         X = torch.zeros(_padded(n), _padded(n), dtype=dtype, device=self.factor.device)
         X[:n, :n] = triangular_inverse(self.factor).mul_(noise)
-        return StaleFactor(self.origin, X, noise)
+        return StaleFactor(self.origin, X, noise, self.double)
 
     def solve(self, R: Tensor) -> Tensor:
         """P⁻¹ R, (n, c)."""

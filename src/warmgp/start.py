@@ -33,6 +33,8 @@ def begin(
     """
     operator = problem.operator
     if given is not None:
+        lengths = given.length_scales.expand(operator.theta.length_scales.numel())  # one given serves all inputs
+        given = Hyperparameters(given.noise_scale, given.signal_scale, lengths)
         return initial_state(operator.at(given), options), plan
     if plan.init == "ones":
         return initial_state(operator, options), plan

@@ -131,18 +131,26 @@ def train(
         problem = problem.at(state.theta)  # and let the last step's H go
         try:
             posterior, final = finish(problem, options, state, generator, watched=promote is not None)
-        except PrecisionLostError as lost:
-            assert promote is not None
+        except (PrecisionLostError, FloatingPointError, torch.linalg.LinAlgError) as error:
+            if promote is None or problem.operator.dtype != torch.float32:
+                raise
+            lost = _lost(error, state)
             logger.info("the last solve is done again in float64: %s", lost)
-            again = _forget(lost).into(state)
+            again = lost.into(state)
             posterior, final = finish(promote().at(state.theta), options, again, generator)
             state = again.noted(f"the last solve in float64: {lost}")
     except KeyboardInterrupt:
-        if state.solution is None or not _has_samples(state):
+        if state.solution is None:
             raise
-        logger.warning("interrupted again; using the solutions of step %d as they are", state.step)
+        logger.warning("interrupted in the last solve; keeping the model of step %d", state.step)
         stopped = "interrupted"
-        posterior, final = _as_it_is(problem.operator, state)
+        posterior, final = _before(problem, options, state, generator)
+    except (FloatingPointError, torch.linalg.LinAlgError) as error:
+        if state.solution is None:
+            raise
+        logger.warning("the last solve failed; keeping the model of step %d: %s", state.step, error)
+        stopped = f"failed: {error}"
+        posterior, final = _before(problem, options, state, generator)
     return TrainingResult(posterior, final, state, stopped)
 
 
@@ -178,13 +186,10 @@ def _next(
     problem = problem.at(state.theta)
     try:
         return problem, take_step(problem, options, state, generator, watched=promote is not None)
-    except PrecisionLostError as error:
-        lost = _forget(error)
-    except (FloatingPointError, torch.linalg.LinAlgError) as error:
+    except (PrecisionLostError, FloatingPointError, torch.linalg.LinAlgError) as error:
         if promote is None or problem.operator.dtype != torch.float32:
             raise
-        lost = PrecisionLostError(f"float32 failed: {error}", state.solution, state.draw)
-    assert promote is not None
+        lost = _lost(error, state)
     logger.info("step %d goes on in float64: %s", state.step, lost)
     problem = promote().at(state.theta)
     seconds, note = time.perf_counter() - began, f"float64 from here on: {lost}"
@@ -192,9 +197,11 @@ def _next(
     return problem, again.charged(lost.epochs, seconds)
 
 
-def _forget(lost: PrecisionLostError) -> PrecisionLostError:
-    """The error without its traceback, whose frames would keep the float32 H in memory."""
-    return lost.with_traceback(None)
+def _lost(error: Exception, state: TrainingState) -> PrecisionLostError:
+    """What float32 got to, without the error's traceback, whose frames would keep its H in memory."""
+    if isinstance(error, PrecisionLostError):
+        return error.with_traceback(None)
+    return PrecisionLostError(f"float32 failed: {error}", state.solution, state.draw)
 
 
 def _goes_on(state: TrainingState, options: TrainingOptions) -> bool:

@@ -134,7 +134,8 @@ class Progress:
     def begin(cls, operator: KernelOperator, targets: Tensor, start: Tensor | None, rule: StoppingRule) -> Progress:
         """Check the arguments, normalise, and compute the first residual: free from zero, one epoch otherwise.
 
-        A system whose start is worse than zero starts at zero.
+        A system whose start v is farther from its solution than zero starts at zero. In the norm that solvers lower,
+        |v − u|²_H − |u|²_H = −vᵀ(b + r). The residual does not tell: it may rise far above |b| on the way to u.
         """
         if targets.ndim != 2 or targets.shape[0] != operator.n or targets.shape[1] == 0:
             raise ValueError(f"targets must have shape ({operator.n}, 1 + s), got {tuple(targets.shape)}")
@@ -153,7 +154,7 @@ class Progress:
             if not bool(torch.isfinite(start).all()):
                 raise ValueError("start must be finite, got NaN or infinity")
             progress.go_to(start.to(b) / scale)
-            worse = torch.linalg.vector_norm(progress.r, dim=0) > 1.0  # than zero: those systems start there instead
+            worse = ~((progress.v * (b + progress.r)).sum(0) >= 0)  # or not a number
             progress.v.masked_fill_(worse, 0.0)
             progress.r = torch.where(worse, b, progress.r)
         return progress

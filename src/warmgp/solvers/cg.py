@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from warmgp.graphs import Recorded
-from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
 from warmgp.preconditioners import PivotedCholesky, Pivots
 from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count
-from warmgp.stale_factor import StaleFactor
+from warmgp.stale_factor import Recipe, StaleFactor
 
 CHECK_EVERY = 8
 """Iterations between two looks at the residual on a GPU."""
@@ -32,12 +31,12 @@ class CGState:
     ----------
     preconditioner
         P⁻¹ of this θ or, with a whole factor, of an earlier one; or what it is rebuilt from after a resume: the pivots,
-        or the θ of the factor.
+        or the recipe of the factor.
     spent : int
         Iterations beyond ``FREE`` a solve since the last whole factor.
     """
 
-    preconditioner: Preconditioner | Pivots | Hyperparameters | None = None
+    preconditioner: Preconditioner | Pivots | Recipe | None = None
     spent: int = 0
 
 
@@ -130,8 +129,10 @@ class ConjugateGradients(Solver):
         may_factor = self.factor_after is not None
         while True:
             if may_factor and spent + max(0, progress.iterations - since - FREE) >= (self.factor_after or 0):
-                failed = isinstance(preconditioner, StaleFactor) and preconditioner.factor.dtype == torch.float64
-                factor = StaleFactor.build(operator, double=failed)
+                if isinstance(preconditioner, StaleFactor):
+                    factor = preconditioner.successor(operator)
+                else:
+                    factor = StaleFactor.build(operator)
                 may_factor = factor is not None
                 if factor is not None:
                     preconditioner, spent, since, run = factor, 0, progress.iterations, iteration
@@ -162,8 +163,8 @@ class ConjugateGradients(Solver):
 
     def _preconditioner(self, operator: KernelOperator, state: CGState | None) -> Preconditioner | None:
         kept = state.preconditioner if state else None
-        if isinstance(kept, Hyperparameters):
-            kept = StaleFactor.build(operator.at(kept))
+        if isinstance(kept, Recipe):
+            kept = kept.build(operator)
         if isinstance(kept, StaleFactor) and kept.origin.same_data(operator.origin):
             return kept
         rank = self.preconditioner_rank
