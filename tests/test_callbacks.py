@@ -88,7 +88,9 @@ def test_early_stopping_counts_across_a_resume(tmp_path: Path) -> None:
     settings["checkpoint"] = tmp_path / "c"
     with pytest.raises(RuntimeError, match="crash"):
         GPRegressor(callbacks=[stopping(), crash_at(cut - 1)], **settings).fit(X, y, validation=held)
-    assert GPRegressor(callbacks=[stopping()], **settings).fit(X, y, validation=held).n_steps_ == whole.n_steps_
+    for _ in range(2):  # once it has ended, it is not begun again
+        again = GPRegressor(callbacks=[stopping()], **settings).fit(X, y, validation=held)
+        assert again.n_steps_ == whole.n_steps_ and np.array_equal(again.predict(X), whole.predict(X))
 
 
 # -- logs ------------------------------------------------------------------------------------------------------------

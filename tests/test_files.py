@@ -401,3 +401,16 @@ def test_new_functions_are_solved_as_well_as_the_models_own(monkeypatch: pytest.
     monkeypatch.setattr(ConjugateGradients, "solve", watched)
     model.sample_y(X[:3], 2, random_state=1)
     assert len(seen) == 1 and seen[0] < 0.01  # a share of the noise
+
+
+def test_a_checkpoint_that_lacks_something_is_refused(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    path = tmp_path / "c"
+    model = GPRegressor(solver="cg", n_steps=2, n_probes=4, checkpoint=path, random_state=0).fit(X, X[:, 0])
+    tensors, content = read(path, "checkpoint")
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+    del content["adam_t"]
+    save_file(tensors, path, metadata={**metadata, "content": json.dumps(content)})
+    with pytest.raises(FileError, match="lacks 'adam_t': delete it to start anew"):
+        model.fit(X, X[:, 0])

@@ -50,9 +50,14 @@ class EarlyStopping:
                 f"EarlyStopping needs the held-out {self.metric}: call fit(X, y, validation=(X_val, y_val))"
                 + (' with gradient="pathwise"' if self.metric == "llh" else "")
             )
+        return self.has_stopped(state)
+
+    def has_stopped(self, state: TrainingState) -> bool:
+        """Whether training was to end at or before this step: from the history alone, so that a resumed one ends
+        where it would have, and one that has ended does not go on."""
         sign = 1 if self.metric == "rmse" else -1
         best, since = math.inf, 0
-        for metrics in (step.metrics for step in state.history):  # so that a resumed training stops where it would have
+        for metrics in (step.metrics for step in state.history):
             if self.metric in metrics:
                 loss = sign * metrics[self.metric]
                 best, since = (loss, 0) if loss < best - self.min_delta else (best, since + 1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from warmgp.paths import check_writable
-from warmgp.persistence import read_checkpoint, write_checkpoint
+from warmgp.persistence import FileError, read_checkpoint, write_checkpoint
 from warmgp.planner import Plan
 from warmgp.training_state import StepRecord, TrainingState
 
@@ -46,7 +46,10 @@ class CheckpointKeeper:
         if not self.path.exists():
             check_writable(self.path)
             return None, plan
-        state, random, plan = read_checkpoint(self.path, self.mark, solver=plan.solver, device=plan.device)
+        try:
+            state, random, plan = read_checkpoint(self.path, self.mark, solver=plan.solver, device=plan.device)
+        except (KeyError, TypeError) as error:
+            raise FileError(f"the checkpoint {self.path} lacks {error}: delete it to start anew") from error
         self.generator.set_state(random)
         self._written = state.step
         return state, plan

@@ -111,13 +111,12 @@ def train(
     check_targets(operator, y)
     problem = Problem(operator, y, validation)
     state = state or initial_state(operator, options)
-    stopped = ""
+    stopped = "callback" if _has_stopped(callbacks, state) else ""
     try:
-        while _goes_on(state, options):
+        while _goes_on(state, options) and not stopped:
             problem, state = _next(problem, options, state, generator, promote)
             if _wants_stop(callbacks, state):
                 stopped = "callback"
-                break
     except KeyboardInterrupt:
         logger.warning("interrupted after %d of %d steps; solving once more", state.step, options.n_steps)
         stopped = "interrupted"
@@ -212,6 +211,12 @@ def _wants_stop(callbacks: Sequence[Callback], state: TrainingState) -> bool:
     """Call every callback; whether one of them asked to stop."""
     answers = [callback(state.history[-1], state) for callback in callbacks]
     return any(answers)
+
+
+def _has_stopped(callbacks: Sequence[Callback], state: TrainingState) -> bool:
+    """Whether a resumed training has ended before, by callbacks that can tell from its history."""
+    tellers = [callback.has_stopped for callback in callbacks if hasattr(callback, "has_stopped")]
+    return bool(state.history) and any(has_stopped(state) for has_stopped in tellers)
 
 
 def initial_state(operator: KernelOperator, options: TrainingOptions) -> TrainingState:
