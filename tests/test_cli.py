@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import warmgp.cli
 from cli_tools import API, FAST, command, refused, run, table
@@ -270,3 +271,22 @@ def test_a_dry_run_tells_the_plan_and_writes_nothing(
 def test_out_is_needed_unless_it_is_a_dry_run(cli_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "fit", cli_folder / "numbers.csv", "--target", "y")
     assert code == 2 and "--out is needed" in err and "--dry-run" in err
+
+
+def test_info_marks_constant_columns_and_how_training_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their length scale is where it started, and would look like that of a column that matters."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    X[:, 1] = 7.0
+    GPRegressor(**API).fit(X, np.sin(X[:, 0])).save(tmp_path / "m")
+    code, out, _ = run(capsys, "info", tmp_path / "m")
+    assert code == 0 and "4 steps (all of them: more may help)" in out
+    rows = [line for line in out.splitlines() if "x1" in line]
+    assert len(rows) == 1 and "constant" in rows[0]
+
+
+def test_a_device_that_is_not_there_is_named_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    pd.DataFrame({"a": [1.0, 2.0], "y": [1.0, 2.0]}).to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["fit", tmp_path / "t.csv", "--target", "y", "--dry-run", "--device", "cuda:99"]
+    refused(capsys, arguments, ["--device cuda:99 but torch sees no CUDA device"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -408,3 +410,39 @@ def test_one_initial_length_scale_serves_all_inputs() -> None:
     assert given.history_[0].length_scales == (2.0, 2.0, 2.0)
     shared = GPRegressor(init=start, ard=False, n_steps=5, random_state=0).fit(X, np.sin(2 * X[:, 0]))
     assert shared.hyperparameters_.length_scales.numel() == 1
+
+
+@pytest.mark.parametrize("case", ["y far off", "y large", "x small"])
+def test_units_that_training_cannot_start_from_are_warned_of(case: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    y = np.sin(X[:, 0])
+    bad = {
+        "y far off": (X, y + 100, "y has mean 100"),
+        "y large": (X, 1e3 * y, "y has standard deviation"),
+        "x small": (X * [1.0, 1e-3], y, "column 1 of X has standard deviation"),
+    }
+    inputs, targets, message = bad[case]
+    with pytest.warns(UserWarning, match=f"standardize=False, but {message}.*Leave standardize=True"):
+        GPRegressor(standardize=False, n_steps=1, random_state=0).fit(inputs, targets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        GPRegressor(n_steps=1, random_state=0).fit(inputs, targets)
+        start = Hyperparameters(0.1, 1.0, [1.0, 1.0])
+        GPRegressor(standardize=False, init=start, n_steps=1, random_state=0).fit(inputs, targets)
+        GPRegressor(standardize=False, n_steps=1, random_state=0).fit(X, y)
+
+
+def test_why_the_steps_ended(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.sin(X[:, 0])
+    few = GPRegressor(n_steps=3, random_state=0).fit(X, y)
+    assert few.stop_reason_ == "steps"
+    assert (
+        GPRegressor(n_steps=9, callbacks=[lambda r, s: r.step == 2], random_state=0).fit(X, y).stop_reason_
+        == "callback"
+    )
+    noisy = y + np.random.default_rng(1).normal(size=60)
+    assert GPRegressor(random_state=0).fit(X, noisy).stop_reason_ == "settled"
+    few.save(tmp_path / "m")
+    assert GPRegressor.load(tmp_path / "m").stop_reason_ == "steps"

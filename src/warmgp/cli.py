@@ -32,6 +32,8 @@ from warmgp.tables import TableError, TableWriter, open_table
 
 FloatArray = NDArray[np.float64]
 
+STOPPED = {"settled": "until it settled", "steps": "all of them: more may help"}
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -238,7 +240,9 @@ def info(model: ModelArgument) -> None:
     }
     if history:
         seconds, epochs = sum(h.step_seconds for h in history), sum(h.epochs for h in history)
-        rows["training"] = f"{fitted.n_steps_} steps, {epochs:.0f} epochs, {seconds:.1f} s"
+        rows["training"] = f"{fitted.n_steps_} steps ({STOPPED.get(fitted.stop_reason_, fitted.stop_reason_)}), " + (
+            f"{epochs:.0f} epochs, {seconds:.1f} s"
+        )
         rows["last residuals"] = f"{history[-1].residual_mean:.3g} (mean), {history[-1].residual_probes:.3g} (probes)"
     if fitted.log_marginal_likelihood_value_ is not None:
         rows["log marginal likelihood"] = f"{fitted.log_marginal_likelihood_value_:.6g} (standardised units)"
@@ -246,8 +250,10 @@ def info(model: ModelArgument) -> None:
     _show(console, str(model), rows)
     lengths = theta.length_scales.expand(x.shape[1]).tolist()
     grid = Grid("column", "length scale", "in its units", title="length scales", title_justify="left")
-    for name, length, unit in zip(feature_names(fitted), lengths, scaler.x_scale, strict=True):
-        grid.add_row(str(name), f"{length:.6g}", f"{length * float(unit):.6g}")
+    constant = (x == x[0]).all(0).tolist()
+    for name, length, unit, same in zip(feature_names(fitted), lengths, scaler.x_scale, constant, strict=True):
+        told = ("constant", "–") if same else (f"{length:.6g}", f"{length * float(unit):.6g}")
+        grid.add_row(str(name), *told)
     console.print(grid, markup=False)
 
 

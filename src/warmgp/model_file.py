@@ -90,6 +90,7 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         "kernel": kernel.name,
         "exact": model._posterior.exact,
         "converged": model.converged_,
+        "stop_reason": model.stop_reason_,
         "log_marginal_likelihood": model.log_marginal_likelihood_value_,
         "feature_names": None if names is None else list(names),
     }
@@ -130,6 +131,7 @@ def _restore(
     model.history_ = list(persistence.history_from_json(content["history"]))
     model.n_steps_ = len(model.history_)
     model.converged_ = content["converged"]
+    model.stop_reason_ = content.get("stop_reason", "unknown")
     model.log_marginal_likelihood_value_ = content["log_marginal_likelihood"]
     model.n_features_in_ = model._posterior.x.shape[1]
     if content["feature_names"] is not None:

@@ -43,4 +43,6 @@ class InitialisationBar(ProgressBar):
 
     def _told(self, record: StepRecord) -> str:
         self._number += record.step == 0
+        if self._of == 1:
+            return f"on a sample, noise {record.noise_scale:.4g}"
         return f"neighbourhood {self._number} of {self._of}, noise {record.noise_scale:.4g}"

@@ -31,7 +31,7 @@ from warmgp.parameters import check_parameters, check_seed, check_start
 from warmgp.planner import Plan, make_plan, operator_for
 from warmgp.posterior import Posterior
 from warmgp.progress import ProgressBar
-from warmgp.scaling import Standardizer
+from warmgp.scaling import Standardizer, warn_of_units
 from warmgp.solvers import Solver
 from warmgp.solvers.base import check_count
 from warmgp.start import begin
@@ -45,8 +45,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     """Gaussian-process regression for ten thousand to millions of points.
 
     Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
-    the last step's solutions, and whose probes become posterior samples. Small data are trained exactly. Every "auto"
-    is decided once, before training, and readable afterwards: ``print(model.plan_)``.
+    the last step's solutions, and whose probes become posterior samples. Small data (500 points, 8,000 on a GPU) are
+    trained exactly. Every "auto" is decided once, before training, and readable afterwards: ``print(model.plan_)``.
 
     Parameters
     ----------
@@ -102,6 +102,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     plan_ : Plan
     n_steps_ : int
         Steps done.
+    stop_reason_ : str
+        Why the steps ended: "settled", "steps" (all of them were taken, and more might still help), "callback",
+        "interrupted", or "failed: …".
     converged_ : bool
         Whether the final solve met ``tol``.
     log_marginal_likelihood_value_ : float or None
@@ -208,6 +211,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 f"y is constant ({targets[0]:g} in all {n} rows), and there is nothing to learn: check that the right "
                 f"column was passed as y"
             )
+        if not self.standardize and not isinstance(self.init, Hyperparameters):
+            warn_of_units(inputs, targets)
         plan = self._make_plan(n, d)
         generator = torch.Generator()
         keeper = state = None
@@ -272,6 +277,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self.hyperparameters_ = result.theta
         self.history_ = list(result.history)
         self.n_steps_ = len(self.history_)
+        self.stop_reason_ = result.stopped_early or ("settled" if self.n_steps_ < plan.n_steps else "steps")
         self.converged_ = final.converged
         self.log_marginal_likelihood_value_ = None
         factor = result.posterior.factor

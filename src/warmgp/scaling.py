@@ -16,14 +16,18 @@ signal (a year column, a Unix time stamp). Cast to the working precision afterwa
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Standardizer"]
+__all__ = ["Standardizer", "warn_of_units"]
 
 FloatArray = NDArray[np.float64]
+
+FAR = 20.0
+"""From standardised, in either direction, that data which are used as they are get a warning."""
 
 #: A standard deviation below this fraction of the largest magnitude is rounding noise, not variation.
 _ROUNDING = 1e-12
@@ -202,3 +206,23 @@ class Standardizer:
             ``y_scale * std``, float64.
         """
         return np.asarray(self.y_scale * np.asarray(std, dtype=np.float64))
+
+
+def warn_of_units(X: FloatArray, y: FloatArray) -> None:
+    """Warn where data that are not to be standardised are far from it: training starts at scales of one, mean zero."""
+    apart = []
+    if abs(y.mean()) > FAR * max(y.std(), 1.0):
+        apart.append(f"y has mean {y.mean():.3g}")
+    if not 1 / FAR <= y.std() <= FAR:
+        apart.append(f"y has standard deviation {y.std():.3g}")
+    spread = X.std(0)
+    wide = np.flatnonzero((spread > 0) & ((spread > FAR) | (spread < 1 / FAR)))
+    if len(wide):
+        apart.append(f"column {wide[0]} of X has standard deviation {spread[wide[0]]:.3g}")
+    if apart:
+        warnings.warn(
+            f"standardize=False, but {' and '.join(apart)}: training starts at mean 0 and scales of 1. Leave "
+            "standardize=True, or give init=Hyperparameters(...) in the units of the data",
+            UserWarning,
+            stacklevel=5,
+        )
