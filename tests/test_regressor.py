@@ -200,7 +200,7 @@ def test_low_noise_in_float32_never_crashes_and_never_lies(solver: str, kernel: 
     with pytest.warns(ConvergenceWarning, match="float64"):
         model.fit(X, y)
     assert not model.converged_ and np.isfinite(model.predict(X)).all()
-    assert max(max(h.residual_mean, h.residual_probes) for h in model.history_) < 2.0
+    assert max(max(h.residual_mean, h.residual_probes) for h in model.history_) <= 1.001
     assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 1.001 * np.std(y)
 
 

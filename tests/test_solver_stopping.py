@@ -297,11 +297,12 @@ def test_progress_accumulates_while_the_residual_is_above_that_of_zero(solver: S
     assert errors[-1] < 0.8 * errors[0]
 
 
+@pytest.mark.parametrize("budget", [None, 5.0])
 @pytest.mark.parametrize("factor", [-1.0, 2.5, 1e200])
-def test_a_start_farther_than_zero_is_not_taken(factor: float) -> None:
+def test_a_start_worse_than_zero_is_not_taken(factor: float, budget: float | None) -> None:
     problem = make_problem(kernel="matern32")
     operator = problem.operator("dense")
-    progress = Progress.begin(operator, problem.targets, factor * problem.truth, StoppingRule(0.01))
+    progress = Progress.begin(operator, problem.targets, factor * problem.truth, StoppingRule(0.01, budget))
     assert bool((progress.v == 0).all()) and torch.equal(progress.r, progress.b)
-    near = Progress.begin(operator, problem.targets, 1.5 * problem.truth, StoppingRule(0.01))
+    near = Progress.begin(operator, problem.targets, 1.5 * problem.truth, StoppingRule(0.01, budget))
     assert bool((near.v != 0).any())

@@ -134,8 +134,9 @@ class Progress:
     def begin(cls, operator: KernelOperator, targets: Tensor, start: Tensor | None, rule: StoppingRule) -> Progress:
         """Check the arguments, normalise, and compute the first residual: free from zero, one epoch otherwise.
 
-        A system whose start v is farther from its solution than zero starts at zero. In the norm that solvers lower,
-        |v − u|²_H − |u|²_H = −vᵀ(b + r). The residual does not tell: it may rise far above |b| on the way to u.
+        A system whose start v is worse than zero starts at zero. By its residual, where the solve goes on until the
+        tolerance. On a budget, by its distance: |v − u|²_H − |u|²_H = −vᵀ(b + r). Solvers lower that one, while the
+        residual may rise far above |b| on the way to u, and progress would not accumulate from solve to solve.
         """
         if targets.ndim != 2 or targets.shape[0] != operator.n or targets.shape[1] == 0:
             raise ValueError(f"targets must have shape ({operator.n}, 1 + s), got {tuple(targets.shape)}")
@@ -154,7 +155,10 @@ class Progress:
             if not bool(torch.isfinite(start).all()):
                 raise ValueError("start must be finite, got NaN or infinity")
             progress.go_to(start.to(b) / scale)
-            worse = ~((progress.v * (b + progress.r)).sum(0) >= 0)  # or not a number
+            better = torch.linalg.vector_norm(progress.r, dim=0) <= 1.0
+            if rule.max_epochs is not None:
+                better = (progress.v * (b + progress.r)).sum(0) >= 0
+            worse = ~better  # or not a number
             progress.v.masked_fill_(worse, 0.0)
             progress.r = torch.where(worse, b, progress.r)
         return progress
