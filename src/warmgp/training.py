@@ -147,6 +147,7 @@ def train(
     except (FloatingPointError, torch.linalg.LinAlgError) as error:
         if state.solution is None:
             raise
+        error = error.with_traceback(None)
         logger.warning("the last solve failed; keeping the model of step %d: %s", state.step, error)
         stopped = f"failed: {error}"
         posterior, final = _before(problem, options, state, generator)
@@ -198,8 +199,9 @@ def _next(
 
 def _lost(error: Exception, state: TrainingState) -> PrecisionLostError:
     """What float32 got to, without the error's traceback, whose frames would keep its H in memory."""
+    error = error.with_traceback(None)
     if isinstance(error, PrecisionLostError):
-        return error.with_traceback(None)
+        return error
     return PrecisionLostError(f"float32 failed: {error}", state.solution, state.draw)
 
 

@@ -155,10 +155,10 @@ class Progress:
             if not bool(torch.isfinite(start).all()):
                 raise ValueError("start must be finite, got NaN or infinity")
             progress.go_to(start.to(b) / scale)
-            better = torch.linalg.vector_norm(progress.r, dim=0) <= 1.0
-            if rule.max_epochs is not None:
-                better = (progress.v * (b + progress.r)).sum(0) >= 0
-            worse = ~better  # or not a number
+            if rule.max_epochs is None:
+                worse = ~(torch.linalg.vector_norm(progress.r, dim=0) <= 1.0)  # or not a number
+            else:
+                worse = ~((progress.v * (b + progress.r)).sum(0) >= 0)
             progress.v.masked_fill_(worse, 0.0)
             progress.r = torch.where(worse, b, progress.r)
         return progress
