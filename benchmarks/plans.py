@@ -28,8 +28,9 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
 from warmgp.operators import make_operator
 from warmgp.planner import Plan, make_plan
+from warmgp.problem import Problem
 from warmgp.solvers import AlternatingProjections, Cholesky, ConjugateGradients, StoppingRule
-from warmgp.training import Problem, train_only
+from warmgp.training import train_only
 from warmgp.training_state import TrainingOptions
 
 CASES = (

@@ -204,7 +204,7 @@ def test_the_regressor_starts_on_a_sample(short: None, capsys: pytest.CaptureFix
 def test_a_sample_goes_over_to_float64_only_where_that_is_wanted(
     promote: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warmgp.training.doubts", lambda *_: "made up")
+    monkeypatch.setattr("warmgp.precision.doubts", lambda *_: "made up")
     x, y = (part.float() for part in toy(60, 2))
     seen: list[torch.dtype] = []
     options = TrainingOptions(ConjugateGradients(10), Pathwise(5, 100), n_steps=2)
@@ -213,3 +213,13 @@ def test_a_sample_goes_over_to_float64_only_where_that_is_wanted(
         promote=promote, callbacks=[lambda record, state: seen.append(state.solution.dtype)],
     )  # fmt: skip
     assert seen == [torch.float64 if promote else torch.float32] * 2
+
+
+def test_one_initial_length_scale_serves_all_inputs() -> None:
+    X = np.random.default_rng(0).normal(size=(80, 3))
+    start = Hyperparameters(0.3, 1.0, [2.0])
+    given = GPRegressor(init=start, n_steps=5, random_state=0).fit(X, np.sin(2 * X[:, 0]))
+    assert given.hyperparameters_.length_scales.numel() == 3
+    assert given.history_[0].length_scales == (2.0, 2.0, 2.0)
+    shared = GPRegressor(init=start, ard=False, n_steps=5, random_state=0).fit(X, np.sin(2 * X[:, 0]))
+    assert shared.hyperparameters_.length_scales.numel() == 1

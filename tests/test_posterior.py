@@ -8,8 +8,10 @@ import torch
 from gp_truth import posterior as true_posterior
 from gp_truth import toy
 from warmgp import Cholesky, DenseOperator, Exact, Hyperparameters, Pathwise, Posterior, StoppingRule, TrainingOptions
+from warmgp.finish import finish
 from warmgp.kernels import get_kernel
-from warmgp.training import Problem, finish, initial_state
+from warmgp.problem import Problem
+from warmgp.training import initial_state
 
 THETA = Hyperparameters.from_vector(torch.tensor([0.3, 1.2, 0.8, 1.5]))
 

@@ -23,7 +23,7 @@ from warmgp import (
 )
 from warmgp.kernels import get_kernel
 from warmgp.precision import ROWS, doubts, spot_residuals
-from warmgp.training import Problem
+from warmgp.problem import Problem
 
 KERNEL = get_kernel("matern32")
 
@@ -179,7 +179,7 @@ def late_doubts(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
         asked.append(1)
         return "late" if len(asked) > steps else ""
 
-    monkeypatch.setattr("warmgp.training.doubts", doubt)
+    monkeypatch.setattr("warmgp.precision.doubts", doubt)
 
 
 def test_a_promotion_of_the_last_solve_is_in_the_history(monkeypatch: pytest.MonkeyPatch) -> None:

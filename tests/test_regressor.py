@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,7 +105,7 @@ def test_without_a_factor_variances_come_from_samples(monkeypatch: pytest.Monkey
     model = GPRegressor(n_steps=3, n_probes=8, random_state=0, device="cpu")
     plan = replace(model._make_plan(120, 2), solver=ConjugateGradients(), gradient=Pathwise(8, 200))
     monkeypatch.setattr(GPRegressor, "_make_plan", lambda self, n, d: replace(plan, exact_posterior=True))
-    monkeypatch.setattr("warmgp.training.Cholesky.solve", fails)
+    monkeypatch.setattr("warmgp.finish.Cholesky.solve", fails)
     model.fit(X, y)
     assert model.converged_ and not model.plan_.exact_posterior and not model._posterior.exact
     assert model.predict(X, return_std=True)[1].shape == (120,)
@@ -389,48 +388,6 @@ def test_a_plan_without_training() -> None:
         GPRegressor(solver="magic").plan(X)
     fitted = model.fit(X, X[:, 0])
     assert fitted.plan_.took_seconds > 0 and "Took" in str(fitted.plan_)
-
-
-def test_inputs_far_from_zero_keep_their_digits_without_standardisation() -> None:
-    """Times in seconds since 1970 in float32 would be rounded to minutes."""
-    t = np.linspace(0, 10, 300)[:, None]
-    y = np.sin(t[:, 0])
-    near, far = (
-        GPRegressor(standardize=False, dtype="float32", n_steps=10, random_state=0).fit(t + offset, y)
-        for offset in (0.0, 1.7e9)
-    )
-    assert np.allclose(near.predict(t), far.predict(t + 1.7e9), atol=1e-3)
-
-
-def test_one_initial_length_scale_serves_all_inputs() -> None:
-    X = np.random.default_rng(0).normal(size=(80, 3))
-    start = Hyperparameters(0.3, 1.0, [2.0])
-    given = GPRegressor(init=start, n_steps=5, random_state=0).fit(X, np.sin(2 * X[:, 0]))
-    assert given.hyperparameters_.length_scales.numel() == 3
-    assert given.history_[0].length_scales == (2.0, 2.0, 2.0)
-    shared = GPRegressor(init=start, ard=False, n_steps=5, random_state=0).fit(X, np.sin(2 * X[:, 0]))
-    assert shared.hyperparameters_.length_scales.numel() == 1
-
-
-@pytest.mark.parametrize("case", ["y far off", "y large", "x small"])
-def test_units_that_training_cannot_start_from_are_warned_of(case: str) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 2))
-    y = np.sin(X[:, 0])
-    bad = {
-        "y far off": (X, y + 100, "y has mean 100"),
-        "y large": (X, 1e3 * y, "y has standard deviation"),
-        "x small": (X * [1.0, 1e-3], y, "column 1 of X has standard deviation"),
-    }
-    inputs, targets, message = bad[case]
-    with pytest.warns(UserWarning, match=f"standardize=False, but {message}.*Leave standardize=True"):
-        GPRegressor(standardize=False, n_steps=1, random_state=0).fit(inputs, targets)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        GPRegressor(n_steps=1, random_state=0).fit(inputs, targets)
-        start = Hyperparameters(0.1, 1.0, [1.0, 1.0])
-        GPRegressor(standardize=False, init=start, n_steps=1, random_state=0).fit(inputs, targets)
-        GPRegressor(standardize=False, n_steps=1, random_state=0).fit(X, y)
 
 
 def test_why_the_steps_ended(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.dense import DenseOperator
+from warmgp.problem import Problem
 from warmgp.solvers import Cholesky
-from warmgp.training import Problem, train_only
+from warmgp.training import train_only
 from warmgp.training_state import Callback, TrainingOptions, TrainingState
 
 N_CENTROIDS = 10

@@ -34,6 +34,7 @@ from warmgp.costs import (
 from warmgp.devices import available_memory, resolve_device
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.kernels import KERNELS, Kernel, Matern32
+from warmgp.memory import training_bytes, vector_bytes
 from warmgp.operators import dense_bytes, has_triton
 from warmgp.solvers import AlternatingProjections, ConjugateGradients, Solver, StoppingRule, get_solver
 from warmgp.solvers.base import is_number
@@ -56,7 +57,6 @@ GROW_AFTER = 20.0
 """Epochs of AP that cost about as much as factors of twice the block."""
 
 LARGEST_BLOCK_ON_GPU = 20_000
-LOW_RANK_COPIES = 6  # of (n, k) in float64, while pivots are carried to a new factor beside the old one
 GRADIENTS = ("exact", "standard", "pathwise")
 INITS = ("auto", "ones", "sample", "subset", "given")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -216,7 +216,7 @@ def make_plan(
         exact_posterior=factor_last and not exact,
         sample_size=min(n, 10_000, max(2_000, n // SAMPLE_SHARE)) if init == "sample" else 0,
     )
-    needs = _bytes(plan, n, d)
+    needs = training_bytes(plan, n, d)
     if needs > budget:
         raise MemoryError(_too_large(plan, n, needs, budget))
     return replace(plan, estimated_seconds=_seconds(plan, n, rates), estimated_bytes=needs)
@@ -237,7 +237,7 @@ def _solver(
     """The solver, and why."""
     why: list[str] = []
     if solver == "auto":
-        fits = 3 * dense_bytes(n, torch.float64) + _vector_bytes(n, d, n_probes, torch.float64) <= budget
+        fits = 3 * dense_bytes(n, torch.float64) + vector_bytes(n, d, n_probes, torch.float64) <= budget
         on_gpu = place.type == "cuda"
         cg = conjugate_gradients(n, 1 + n_probes, place, budget)
         if gradient == "exact":
@@ -335,36 +335,6 @@ def _seconds(plan: Plan, n: int, rates: Rates) -> float:
     if plan.init == "subset":
         seconds += 10 * exact_seconds(rates, plan.n_neighbours, 100)
     return seconds
-
-
-def _bytes(plan: Plan, n: int, d: int) -> int:
-    """What training holds at its peak: H and factors, solutions, and a few copies of them."""
-    size = plan.dtype.itemsize
-    vectors = _vector_bytes(n, d, plan.gradient.n_probes, plan.dtype)
-    if plan.solver.name == "cholesky":
-        return 3 * dense_bytes(n, torch.float64) + vectors
-    matrices = dense_bytes(n, plan.dtype) if plan.operator == "dense" else 0
-    if isinstance(plan.solver, ConjugateGradients):
-        whole = plan.solver.factor_after is not None
-        # a new factor is made beside the old one
-        low = LOW_RANK_COPIES * 8 * n * plan.solver.preconditioner_rank
-        matrices += 2 * dense_bytes(n, torch.float32) if whole else low
-    if isinstance(plan.solver, AlternatingProjections):
-        matrices += _block_bytes(plan.solver, plan.rule, n, size)
-    return max(matrices, 3 * dense_bytes(plan.sample_size, torch.float32)) + vectors
-
-
-def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, size: int) -> int:
-    """Factors of all blocks, and a block with its factor in float64; of grown ones where they may grow."""
-    b, grown = min(n, solver.block_size), solver.largest_block
-    if grown and solver.grow_after and (rule.max_epochs is None or rule.max_epochs > solver.grow_after) and grown > b:
-        b, size = grown, 8
-    return size * n * b + 2 * 8 * b**2
-
-
-def _vector_bytes(n: int, d: int, n_probes: int, dtype: torch.dtype) -> int:
-    """Solutions, targets, residuals and their copies; inputs."""
-    return 8 * n * (1 + max(1, n_probes)) * dtype.itemsize + 4 * n * d * 8
 
 
 def _too_large(plan: Plan, n: int, needs: int, budget: int) -> str:

@@ -74,3 +74,11 @@ class PrecisionLostError(ArithmeticError):
         solution = None if self.solution is None else self.solution.double()
         kept = state.solver_state if isinstance(state.solver_state, int | SGDState) else None  # AP's block, SGD's rate
         return replace(state, solution=solution, draw=draw, solver_state=kept)
+
+
+def watch(operator: KernelOperator, targets: Tensor, result: SolveResult, draw: Any, tol: float) -> None:
+    """Raise :class:`PrecisionLostError` where float64 contradicts a float32 solve."""
+    if operator.dtype == torch.float32:
+        reason = doubts(operator, targets, result, tol)
+        if reason:
+            raise PrecisionLostError(reason, result.solution, draw, result.epochs)

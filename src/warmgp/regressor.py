@@ -30,12 +30,13 @@ from warmgp.operators import make_operator
 from warmgp.parameters import check_parameters, check_seed, check_start
 from warmgp.planner import Plan, make_plan, operator_for
 from warmgp.posterior import Posterior
+from warmgp.problem import Problem
 from warmgp.progress import ProgressBar
 from warmgp.scaling import Standardizer, warn_of_units
 from warmgp.solvers import Solver
 from warmgp.solvers.base import check_count
 from warmgp.start import begin
-from warmgp.training import Problem, TrainingResult, train
+from warmgp.training import TrainingResult, train
 from warmgp.training_state import Callback, TrainingOptions
 
 FloatArray = NDArray[np.float64]

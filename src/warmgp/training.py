@@ -16,45 +16,24 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from warmgp.adam import Adam
-from warmgp.features import FeaturePrior
-from warmgp.gradient import Exact, Pathwise, PathwiseDraw
+from warmgp.finish import finish, light, model_before
+from warmgp.gradient import Exact
 from warmgp.hyperparameters import Hyperparameters, inverse_softplus
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
-from warmgp.precision import PrecisionLostError, doubts
-from warmgp.solvers import Cholesky, SolveResult, StoppingRule
+from warmgp.precision import PrecisionLostError, watch
+from warmgp.problem import Problem
+from warmgp.solvers import SolveResult
 from warmgp.solvers.ap import BlockFactors
-from warmgp.solvers.cholesky import CholeskyState
 from warmgp.training_state import Callback, StepRecord, TrainingOptions, TrainingState, settled
 from warmgp.validation import validation_metrics
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is trained on, in one dtype and on one device.
-
-    Attributes
-    ----------
-    operator : KernelOperator
-    y : Tensor, (n,)
-    held_out : (x, y) or None
-    """
-
-    operator: KernelOperator
-    y: Tensor
-    held_out: tuple[Tensor, Tensor] | None = None
-
-    def at(self, theta: Hyperparameters) -> Problem:
-        """The same problem at another θ. The operator's memory moves along: this problem must not be used again."""
-        return replace(self, operator=self.operator.moved_to(theta))
 
 
 @dataclass(frozen=True)
@@ -125,7 +104,7 @@ def train(
             raise
         error = error.with_traceback(None)  # whose frames would keep the step's H in memory
         logger.warning("step %d failed; keeping the model of the steps before it: %s", state.step, error)
-        return TrainingResult(*_before(problem, options, state, generator), state, f"failed: {error}")
+        return TrainingResult(*model_before(problem, options, state, generator), state, f"failed: {error}")
     try:
         problem = problem.at(state.theta)  # and let the last step's H go
         try:
@@ -143,14 +122,14 @@ def train(
             raise
         logger.warning("interrupted in the last solve; keeping the model of step %d", state.step)
         stopped = "interrupted"
-        posterior, final = _before(problem, options, state, generator)
+        posterior, final = model_before(problem, options, state, generator)
     except (FloatingPointError, torch.linalg.LinAlgError) as error:
         if state.solution is None:
             raise
         error = error.with_traceback(None)
         logger.warning("the last solve failed; keeping the model of step %d: %s", state.step, error)
         stopped = f"failed: {error}"
-        posterior, final = _before(problem, options, state, generator)
+        posterior, final = model_before(problem, options, state, generator)
     return TrainingResult(posterior, final, state, stopped)
 
 
@@ -266,8 +245,8 @@ def take_step(
         state=state.solver_state,
     )
     if watched:
-        _watch(operator, targets, result, draw, options.rule.tol)
-    kept = _light(result.state)
+        watch(operator, targets, result, draw, options.rule.tol)
+    kept = light(result.state)
     if isinstance(result.state, BlockFactors):
         result = replace(result, state=kept)  # else block inverses are held while the gradient is made
     theta = operator.theta
@@ -317,105 +296,3 @@ def take_step(
         history=(*state.history, record),
         elapsed=state.elapsed + seconds,
     )
-
-
-def finish(
-    problem: Problem,
-    options: TrainingOptions,
-    state: TrainingState,
-    generator: torch.Generator,
-    *,
-    watched: bool = False,
-) -> tuple[Posterior, SolveResult]:
-    """The last solve, at the final θ, and the posterior from it.
-
-    Probes that are functions and were kept are used again, from their last solutions. Otherwise (standard or exact
-    estimator, exact prior samples, no warm start) new random-feature functions are drawn, and only v_y starts warm.
-    """
-    operator = problem.operator
-    pathwise = Pathwise(options.gradient.n_probes or options.n_samples, options.n_features)
-    if isinstance(options.gradient, Pathwise):
-        kind = "features" if options.gradient.prior == "exact" else options.gradient.prior
-        pathwise = replace(options.gradient, prior=kind)
-    start = None
-    if options.starts_warm and _has_samples(state):
-        draw, start = state.draw, state.solution
-    else:
-        draw = pathwise.draw(operator, generator)
-        if options.starts_warm and state.solution is not None:
-            start = torch.zeros(operator.n, 1 + pathwise.n_probes, dtype=operator.dtype, device=operator.device)
-            start[:, 0] = state.solution[:, 0]
-    targets = pathwise.targets(operator, problem.y, draw)
-    rule = options.last_rule(operator.theta, targets)
-    final = _solved_by_factor(operator, targets, rule) if options.exact_posterior else None
-    by_factor = final is not None or isinstance(options.gradient, Exact)
-    if final is None:
-        final = options.solver.solve(operator, targets, start, rule=rule, generator=generator, state=state.solver_state)
-    if final.residual_checked and max(final.residual_mean, final.residual_probes) <= options.rule.tol:
-        final = replace(final, converged=True)  # if not to all that was hoped for
-    if watched:
-        _watch(operator, targets, final, draw, options.rule.tol)
-    assert isinstance(draw.prior, FeaturePrior)
-    exact = by_factor and isinstance(final.state, CholeskyState)
-    factor = final.state.factor if exact else None
-    posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, exact, factor)
-    return posterior, replace(final, state=_light(final.state))
-
-
-def _solved_by_factor(operator: KernelOperator, targets: Tensor, rule: StoppingRule) -> SolveResult | None:
-    """The solution with a factor in its state, which a start that is good enough would not leave; None without one."""
-    try:
-        return Cholesky().solve(operator, targets, rule=rule)
-    except torch.linalg.LinAlgError as error:
-        logger.warning("variances come from samples: %s", error)
-        return None
-
-
-def _watch(operator: KernelOperator, targets: Tensor, result: SolveResult, draw: Any, tol: float) -> None:
-    """Raise :class:`PrecisionLostError` where float64 contradicts a float32 solve."""
-    if operator.dtype == torch.float32:
-        reason = doubts(operator, targets, result, tol)
-        if reason:
-            raise PrecisionLostError(reason, result.solution, draw, result.epochs)
-
-
-def _has_samples(state: TrainingState) -> bool:
-    """Whether the last solutions are posterior samples that can be evaluated anywhere."""
-    return isinstance(state.draw, PathwiseDraw) and isinstance(state.draw.prior, FeaturePrior)
-
-
-def _before(
-    problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator
-) -> tuple[Posterior, SolveResult]:
-    """The posterior at the last θ that could be solved at: from its solutions, or by a solve with functions."""
-    if _has_samples(state):
-        return _as_it_is(problem.operator, state)
-    assert state.solution_theta is not None
-    return finish(problem.at(state.solution_theta), options, state, generator)
-
-
-def _as_it_is(operator: KernelOperator, state: TrainingState) -> tuple[Posterior, SolveResult]:
-    """The posterior of the last step's solutions, at the θ that they belong to."""
-    assert state.solution is not None and state.solution_theta is not None
-    last = state.history[-1]
-    posterior = Posterior(operator.x, operator.kernel, state.solution_theta, state.solution, state.draw.prior)
-    final = SolveResult(
-        solution=state.solution,
-        residual_mean=last.residual_mean,
-        residual_probes=last.residual_probes,
-        residual_checked=last.converged,
-        iterations=0,
-        iteration_epochs=0.0,
-        overhead_epochs=0.0,
-        converged=last.converged,
-        stop_reason=last.stop_reason,
-        seconds=0.0,
-    )
-    return posterior, final
-
-
-def _light(solver_state: Any) -> Any:
-    """A solver's state without factors of one H: θ moves, and they weigh n² or n·b. Of blocks their size is kept."""
-    if isinstance(solver_state, BlockFactors):
-        return solver_state.block_size
-    return None if isinstance(solver_state, CholeskyState) else solver_state

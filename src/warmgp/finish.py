@@ -1,0 +1,117 @@
+"""The last solve, at the final θ, and the posterior from it; or what is at hand where that cannot be had."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warmgp.features import FeaturePrior
+from warmgp.gradient import Exact, Pathwise, PathwiseDraw
+from warmgp.operators.base import KernelOperator
+from warmgp.posterior import Posterior
+from warmgp.precision import watch
+from warmgp.problem import Problem
+from warmgp.solvers import Cholesky, SolveResult, StoppingRule
+from warmgp.solvers.ap import BlockFactors
+from warmgp.solvers.cholesky import CholeskyState
+from warmgp.training_state import TrainingOptions, TrainingState
+
+logger = logging.getLogger(__name__)
+
+
+def finish(
+    problem: Problem,
+    options: TrainingOptions,
+    state: TrainingState,
+    generator: torch.Generator,
+    *,
+    watched: bool = False,
+) -> tuple[Posterior, SolveResult]:
+    """The last solve, at the final θ, and the posterior from it.
+
+    Probes that are functions and were kept are used again, from their last solutions. Otherwise (standard or exact
+    estimator, exact prior samples, no warm start) new random-feature functions are drawn, and only v_y starts warm.
+    """
+    operator = problem.operator
+    pathwise = Pathwise(options.gradient.n_probes or options.n_samples, options.n_features)
+    if isinstance(options.gradient, Pathwise):
+        kind = "features" if options.gradient.prior == "exact" else options.gradient.prior
+        pathwise = replace(options.gradient, prior=kind)
+    start = None
+    if options.starts_warm and has_samples(state):
+        draw, start = state.draw, state.solution
+    else:
+        draw = pathwise.draw(operator, generator)
+        if options.starts_warm and state.solution is not None:
+            start = torch.zeros(operator.n, 1 + pathwise.n_probes, dtype=operator.dtype, device=operator.device)
+            start[:, 0] = state.solution[:, 0]
+    targets = pathwise.targets(operator, problem.y, draw)
+    rule = options.last_rule(operator.theta, targets)
+    final = _solved_by_factor(operator, targets, rule) if options.exact_posterior else None
+    by_factor = final is not None or isinstance(options.gradient, Exact)
+    if final is None:
+        final = options.solver.solve(operator, targets, start, rule=rule, generator=generator, state=state.solver_state)
+    if final.residual_checked and max(final.residual_mean, final.residual_probes) <= options.rule.tol:
+        final = replace(final, converged=True)  # if not to all that was hoped for
+    if watched:
+        watch(operator, targets, final, draw, options.rule.tol)
+    assert isinstance(draw.prior, FeaturePrior)
+    exact = by_factor and isinstance(final.state, CholeskyState)
+    factor = final.state.factor if exact else None
+    posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, exact, factor)
+    return posterior, replace(final, state=light(final.state))
+
+
+def _solved_by_factor(operator: KernelOperator, targets: Tensor, rule: StoppingRule) -> SolveResult | None:
+    """The solution with a factor in its state, which a start that is good enough would not leave; None without one."""
+    try:
+        return Cholesky().solve(operator, targets, rule=rule)
+    except torch.linalg.LinAlgError as error:
+        logger.warning("variances come from samples: %s", error)
+        return None
+
+
+def model_before(
+    problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator
+) -> tuple[Posterior, SolveResult]:
+    """The posterior at the last θ that could be solved at: from its solutions, or by a solve with functions."""
+    if has_samples(state):
+        return _as_it_is(problem.operator, state)
+    assert state.solution_theta is not None
+    return finish(problem.at(state.solution_theta), options, state, generator)
+
+
+def _as_it_is(operator: KernelOperator, state: TrainingState) -> tuple[Posterior, SolveResult]:
+    """The posterior of the last step's solutions, at the θ that they belong to."""
+    assert state.solution is not None and state.solution_theta is not None
+    last = state.history[-1]
+    posterior = Posterior(operator.x, operator.kernel, state.solution_theta, state.solution, state.draw.prior)
+    final = SolveResult(
+        solution=state.solution,
+        residual_mean=last.residual_mean,
+        residual_probes=last.residual_probes,
+        residual_checked=last.converged,
+        iterations=0,
+        iteration_epochs=0.0,
+        overhead_epochs=0.0,
+        converged=last.converged,
+        stop_reason=last.stop_reason,
+        seconds=0.0,
+    )
+    return posterior, final
+
+
+def has_samples(state: TrainingState) -> bool:
+    """Whether the last solutions are posterior samples that can be evaluated anywhere."""
+    return isinstance(state.draw, PathwiseDraw) and isinstance(state.draw.prior, FeaturePrior)
+
+
+def light(solver_state: Any) -> Any:
+    """A solver's state without factors of one H: θ moves, and they weigh n² or n·b. Of blocks their size is kept."""
+    if isinstance(solver_state, BlockFactors):
+        return solver_state.block_size
+    return None if isinstance(solver_state, CholeskyState) else solver_state

@@ -1,0 +1,46 @@
+"""How much memory a planned training holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from warmgp.operators import dense_bytes
+from warmgp.solvers import AlternatingProjections, ConjugateGradients, StoppingRule
+
+if TYPE_CHECKING:
+    from warmgp.planner import Plan
+
+LOW_RANK_COPIES = 6
+"""Of (n, k) in float64, while pivots are carried to a new factor beside the old one."""
+
+
+def training_bytes(plan: Plan, n: int, d: int) -> int:
+    """What training holds at its peak: H and factors, solutions, and a few copies of them."""
+    size = plan.dtype.itemsize
+    vectors = vector_bytes(n, d, plan.gradient.n_probes, plan.dtype)
+    if plan.solver.name == "cholesky":
+        return 3 * dense_bytes(n, torch.float64) + vectors
+    matrices = dense_bytes(n, plan.dtype) if plan.operator == "dense" else 0
+    if isinstance(plan.solver, ConjugateGradients):
+        whole = plan.solver.factor_after is not None
+        # a new factor is made beside the old one
+        low = LOW_RANK_COPIES * 8 * n * plan.solver.preconditioner_rank
+        matrices += 2 * dense_bytes(n, torch.float32) if whole else low
+    if isinstance(plan.solver, AlternatingProjections):
+        matrices += _block_bytes(plan.solver, plan.rule, n, size)
+    return max(matrices, 3 * dense_bytes(plan.sample_size, torch.float32)) + vectors
+
+
+def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, size: int) -> int:
+    """Factors of all blocks, and a block with its factor in float64; of grown ones where they may grow."""
+    b, grown = min(n, solver.block_size), solver.largest_block
+    if grown and solver.grow_after and (rule.max_epochs is None or rule.max_epochs > solver.grow_after) and grown > b:
+        b, size = grown, 8
+    return size * n * b + 2 * 8 * b**2
+
+
+def vector_bytes(n: int, d: int, n_probes: int, dtype: torch.dtype) -> int:
+    """Solutions, targets, residuals and their copies; inputs."""
+    return 8 * n * (1 + max(1, n_probes)) * dtype.itemsize + 4 * n * d * 8
