@@ -2,7 +2,7 @@
 
     python -m benchmarks.steps --out benchmarks/results/steps-cpu.json
 
-θ comes from the recorded exact training of pol (experiments/results/pol-split0-exact.json). Ours are conjugate
+θ comes from the recorded exact training of pol (experiments/store). Ours are conjugate
 gradients as the planner configures them, in float32, warm from the step before, 64 probes, tolerance 0.01. A step that
 is just after a new factor is cheaper than one just before, so ours is the mean over the last ``WINDOW`` steps up to the
 named one, factors included; the true residual of the last solve is computed in float64, and a miss is refused. GPyTorch
@@ -35,9 +35,9 @@ WINDOW = 10
 
 
 def trajectory() -> list[Hyperparameters]:
-    path = Path(__file__).parents[1] / "experiments/results/pol-split0-exact.json"
-    history = json.loads(path.read_text())["history"]
-    return [Hyperparameters(h["noise_scale"], h["signal_scale"], h["length_scales"]) for h in history]
+    history = json.loads((Path(__file__).parents[1] / "experiments/store/pol-0_exact.json").read_text())["history"]
+    steps = zip(history["noise_scale"], history["signal_scale"], history["length_scales"], strict=True)
+    return [Hyperparameters(*values) for values in steps]
 
 
 def ours(x: Tensor, y: Tensor, thetas: list[Hyperparameters], at: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ ESTIMATORS = ("standard", "pathwise")
 BUDGETS = (10.0, 20.0, 30.0, 40.0, 50.0)
 PROBES = (4, 8, 16, 32, 64, 128, 256)
 FEATURES = (500, 1000, 2000, 4000, 8000, 16000)
+LARGE_BUDGET, DEEPER_BUDGET = 10.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,15 @@ def large(datasets: Iterable[str], splits: Iterable[int]) -> Iterator[Item]:
             yield Start(dataset, split)
             for solver in ("ap", "cg", "sgd"):
                 for warm in (True, False):
-                    yield Run(dataset, split, solver, "pathwise", warm, 10.0)
+                    yield Run(dataset, split, solver, "pathwise", warm, LARGE_BUDGET)
+
+
+def deeper(datasets: Iterable[str], splits: Iterable[int]) -> Iterator[Item]:
+    """Large sets with a larger budget: whether what a small one costs is its residual."""
+    for dataset in datasets:
+        for split in splits:
+            yield Start(dataset, split)
+            yield Run(dataset, split, "ap", "pathwise", True, DEEPER_BUDGET)
 
 
 def probes(datasets: Iterable[str], splits: Iterable[int]) -> Iterator[Item]:
@@ -233,6 +242,7 @@ STUDIES = {
     "table1": (table1, SMALL_SETS, TOY_SETS),
     "budgets": (budgets, SMALL_SETS, TOY_SETS[:1]),
     "large": (large, LARGE_SETS, ("toy-large",)),
+    "deeper": (deeper, ("terrain",), ("toy-large",)),
     "probes": (probes, ("pol",), TOY_SETS[:1]),
     "features": (features, ("pol", "elevators", "bike", "protein"), TOY_SETS[1:]),
     "spectrum": (spectrum, ("pol", "elevators", "bike", "protein"), TOY_SETS[1:]),

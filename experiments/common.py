@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import platform
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from warmgp.features import FeaturePrior
 from warmgp.operators import ChunkedOperator
 from warmgp.posterior import Posterior
 from warmgp.solvers.cholesky import factorise
-from warmgp.training import TrainingResult
 
 
 def tensors(split: Split, device: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -60,28 +58,6 @@ def exact_scores_at(operator: ChunkedOperator, y_train: Tensor, x: Tensor, y: Te
     unused = FeaturePrior.draw(operator.kernel, operator.x.shape[1], 2, 1, generator=torch.Generator())
     exact = Posterior(operator.x, operator.kernel, operator.theta, v, unused, True, factor)
     return sample_scores(exact, x.double(), y)
-
-
-def describe(result: TrainingResult) -> dict[str, Any]:
-    """A training as JSON: the whole history and the final solve."""
-    final = result.final
-    return {
-        "noise_scale": float(result.theta.noise_scale),
-        "signal_scale": float(result.theta.signal_scale),
-        "length_scales": result.theta.length_scales.tolist(),
-        "history": [asdict(record) for record in result.history],
-        "total_iterations": sum(record.iterations for record in result.history),
-        "total_epochs": sum(record.epochs for record in result.history),
-        "seconds": result.state.elapsed,
-        "final": {
-            "iterations": final.iterations,
-            "epochs": final.epochs,
-            "residual_mean": final.residual_mean,
-            "residual_probes": final.residual_probes,
-            "converged": final.converged,
-            "stop_reason": final.stop_reason,
-        },
-    }
 
 
 def machine(device: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ def is_current(record: Record) -> bool:
 
 def coverage(records: list[Record], found: Found, papers: Papers, others: set[str]) -> str:
     """``others`` are keys of measurements, which are no trainings."""
-    machines = sorted({record["machine"]["device"] for record in records})
+    machines = sorted({name for record in records for name in record["machine"]["device"].split("; ")})
     hours = sum(record["seconds"] for record in records) / 3600
     parts = [f"{len(records)} trainings, {hours:.1f} hours of training, on: {'; '.join(machines) or 'nothing yet'}."]
     datasets = [d for d in SETTINGS if any(cell[0] == d for cell in found)]

@@ -106,15 +106,16 @@ def execute(item: Item, place: Place) -> Record:
     needed = needs(item)
     if needed is not None and not is_finished(place.store.get(needed)):
         raise Missing(needed.key)
+    where = machine(place.device)
+    if place.sharing > 1:
+        where["device"] += f", shared by {place.sharing}"
+    where["device"] = place.store.places(item, where["device"])
     if isinstance(item, Run):
         found = train(item, data, place)
     elif isinstance(item, Start):
         found = start(item, data, place)
     else:
         found = measure(item, data, place)
-    where = machine(place.device)
-    if place.sharing > 1:
-        where["device"] += f", shared by {place.sharing}"
     return {"run": describe(item), "seed": item.split, "machine": where, **found}
 
 

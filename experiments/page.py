@@ -19,6 +19,7 @@ from experiments import figures
 from experiments.cells import SETTINGS, SOLVERS
 from experiments.coverage import coverage, is_current
 from experiments.findings import checks, findings
+from experiments.overview import in_short
 from experiments.published import Papers, read_published
 from experiments.spectrum import spectrum_table
 from experiments.store import Record, Store
@@ -83,7 +84,9 @@ def all_figures(store: Store, records: list[Record]) -> Iterator[tuple[str, str,
             caption = f"{dataset}: residuals of the {what} under a budget of epochs."
             yield f"budgets-{dataset}-{what}", caption, figures.under_budgets(records, dataset, residual)
     for solver in SOLVERS:
-        caption = f"Large sets, {LABELS[solver]}, ten epochs a step: residuals and test scores."
+        caption = (
+            f"Large sets, {LABELS[solver]}, ten epochs a step unless the legend says more: residuals and test scores."
+        )
         yield f"large-{solver}", caption, figures.large_sets(records, solver)
 
 
@@ -96,9 +99,13 @@ def tables(store: Store, papers: Papers) -> list[str]:
     """All sections but the figures."""
     records = trainings(store)
     found = summaries(records)
-    others = {record["key"] for kind in ("distances", "section") for record in store.records(kind)}
+    others = {record["key"] for kind in ("distances", "section", "start") for record in store.records(kind)}
     small = [d for d in SETTINGS if not SETTINGS[d].large and any(cell[0] == d for cell in found)]
-    parts = [f"# Results\n\n{HEAD}", f"## What was run\n\n{coverage(records, found, papers, others)}"]
+    parts = [f"# Results\n\n{HEAD}"]
+    short = in_short(records, found)
+    if short:
+        parts.append(f"## In short\n\n{short}")
+    parts.append(f"## What was run\n\n{coverage(records, found, papers, others)}")
     parts.append(f"## What was found\n\n{findings(records, found, papers)}")
     parts.append(f"## Against the paper\n\n{checks(found, papers)}")
     why = spectrum_table(records, papers)

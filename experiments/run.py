@@ -114,7 +114,7 @@ def work(items: list[Item], place: Place) -> int:
             left -= 1
             place.store.put(item, record)
             if record["outcome"] != "cut":
-                place.store.checkpoint(item).unlink(missing_ok=True)
+                place.store.tidy(item)
             print(line({"key": item.key, **record}), flush=True)
     done = f"{left} of {len(items)} left" if left else "all done"
     print(f"{done}, {skipped} skipped" if skipped else done)

@@ -39,6 +39,22 @@ class Store:
         """Where a run that was cut goes on from."""
         return self.unfinished / f"{item.key}.safetensors"
 
+    def places(self, item: Item, here: str) -> str:
+        """Where a run has worked, here included: one that goes on elsewhere keeps the names of both."""
+        path = self._places(item)
+        before = path.read_text().splitlines() if path.exists() and self.checkpoint(item).exists() else []
+        every = list(dict.fromkeys([*before, here]))
+        path.write_text("\n".join(every))
+        return "; ".join(every)
+
+    def tidy(self, item: Item) -> None:
+        """Forget what a run would have gone on from."""
+        self.checkpoint(item).unlink(missing_ok=True)
+        self._places(item).unlink(missing_ok=True)
+
+    def _places(self, item: Item) -> Path:
+        return self.unfinished / f"{item.key}.places"
+
     def records(self, kind: str = "training") -> Iterator[Record]:
         """All records of a kind, by name."""
         for path in sorted(self.folder.glob("*.json")):

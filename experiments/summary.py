@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from experiments.cells import ESTIMATORS
+from experiments.cells import ESTIMATORS, LARGE_BUDGET
 from experiments.published import Cell, Papers, Published
 from experiments.store import Record
 
@@ -37,7 +37,7 @@ def cell_of(record: Record) -> Cell:
 def plain(record: Record) -> bool:
     """Whether a record is a cell of table 1 or of the large tables: nothing beside them was changed."""
     run = record["run"]
-    budget = 10.0 if run["settings"]["large"] else None
+    budget = LARGE_BUDGET if run["settings"]["large"] else None
     return (run["n_probes"], run["n_features"], run["prior"], run["budget"]) == (64, 2000, "plain", budget)
 
 
@@ -174,10 +174,11 @@ def _steps(pair: tuple[Record, Record]) -> int:
 
 # -- with each other -------------------------------------------------------------------------------------------------
 def paired(one: Summary, other: Summary, name: str) -> list[tuple[Record, Record]]:
-    """Records of the same split; for seconds, of the same device, too."""
+    """Records of the same split; for seconds, of the same device, too, and of one that did not change on the way."""
     others = {record["run"]["split"]: record for record in other.records}
     pairs = [(r, others[r["run"]["split"]]) for r in one.records if r["run"]["split"] in others]
-    same = [(a, b) for a, b in pairs if a["machine"]["device"] == b["machine"]["device"]]
+    places = [(a["machine"]["device"], b["machine"]["device"]) for a, b in pairs]
+    same = [pair for pair, (one, two) in zip(pairs, places, strict=True) if one == two and ";" not in one]
     return same if name.endswith("seconds") else pairs
 
 

@@ -20,8 +20,8 @@ def shown(value: float, digits: int = 3, bound: bool = False, error: float = mat
     if math.isnan(value):
         return "–"
     if bound:
-        return f"> {math.floor(value * 10**digits) / 10**digits:.{digits}f}"
-    return f"{value:.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
+        return f"> {math.floor(value * 10**digits) / 10**digits:,.{digits}f}"
+    return f"{value:,.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
 
 
 def ours(summary: Summary | None, name: str, digits: int = 3) -> str:
@@ -125,7 +125,7 @@ def scores_table(found: Found, published: Papers, dataset: str, truth: Summary |
             LABELS[cell[1]], way(*cell[2:]), splits_of(own),
             ours(own, "rmse", 4), paper(their, "rmse", 4), ours(own, "llh"), paper(their, "llh", 3),
             off(own, their, SCORES),
-            _gap(own, truth, "llh", 3), _gap(own, truth, "llh", 3, exactly=True), _gap(own, truth, "rmse", 4),
+            gap(own, truth, "llh", 3), gap(own, truth, "llh", 3, exactly=True), gap(own, truth, "rmse", 4),
         ])  # fmt: skip
     return markdown(head, rows)
 
@@ -163,14 +163,27 @@ def large_table(found: Found, published: Papers, dataset: str) -> str:
         rows.append([
             LABELS[cell[1]], way(*cell[2:]), splits_of(own),
             str(min(record["steps"] for record in own.records)) if own else "–",
-            ours(own, "rmse", 4), paper(their, "rmse", 4), ours(own, "llh"), paper(their, "llh", 3),
-            ours(own, "residual_mean"), paper(their, "residual_mean", 3),
-            ours(own, "residual_probes"), paper(their, "residual_probes", 3),
+            so_far(own, "rmse", 4), paper(their, "rmse", 4), so_far(own, "llh"), paper(their, "llh", 3),
+            so_far(own, "residual_mean"), paper(their, "residual_mean", 3),
+            so_far(own, "residual_probes"), paper(their, "residual_probes", 3),
             off(own, their, (*SCORES, "residual_mean", "residual_probes")),
             shown(own.mean("seconds") / 60, 1, own.bound) if own else "–",
             shown(their.seconds / 60, 0) if their else "",
         ])  # fmt: skip
-    return markdown(head, rows)
+    cut = any(not own.finished for cell, own in found.items() if cell[0] == dataset)
+    note = (
+        "In brackets: of a run that was cut, scores after its last step and residuals over the steps that it has.\n\n"
+    )
+    return (note if cut else "") + markdown(head, rows)
+
+
+def so_far(summary: Summary | None, name: str, digits: int = 3) -> str:
+    """Ours, or in brackets what a run that was cut had reached."""
+    if summary is None or summary.finished:
+        return ours(summary, name, digits)
+    history = summary.records[0]["history"]
+    value = fmean(history[name]) if name.startswith("residual") else history[f"test_{name}"][-1]
+    return f"({value:.{digits}f})"
 
 
 def splits_of(summary: Summary | None) -> str:
@@ -190,7 +203,7 @@ def off(summary: Summary | None, published: Published | None, names: tuple[str, 
     return "; ".join("–" if value is None else f"{value:.2f}" for value in values)
 
 
-def _gap(own: Summary | None, truth: Summary | None, name: str, digits: int, *, exactly: bool = False) -> str:
+def gap(own: Summary | None, truth: Summary | None, name: str, digits: int, *, exactly: bool = False) -> str:
     """The mean difference from exact training on the same splits, with its standard error."""
     gaps = less_exact(own, truth, name, exactly=exactly) if own and truth else []
     if not gaps:

@@ -109,7 +109,7 @@ def test_the_order_of_cells_that_were_cut(
 
 def test_bounds_are_rounded_down() -> None:
     assert shown(9.963, 1, bound=True) == "> 9.9" and shown(9.963, 1) == "10.0"
-    assert shown(27978.6, 0, bound=True, error=761.0) == "> 27978"
+    assert shown(27978.6, 0, bound=True, error=761.0) == "> 27,978"
 
 
 def test_differences_from_exact_training_are_of_the_same_splits() -> None:

@@ -30,6 +30,7 @@ def test_the_lists_are_the_papers() -> None:
     assert len(items("table1", n_splits=10)) == 5 * 10 * (12 + 1)
     assert len(items("budgets")) == 5 * 12 * len(BUDGETS)
     assert len(items("large")) == 5 * (1 + 6)
+    assert [item.key for item in items("deeper")] == ["terrain-0_start", "terrain-0_ap_pathwise_warm_30epochs"]
     assert len(items("probes")) == len(PROBES)
     assert [item.prior for item in items("spectrum") if isinstance(item, Run)][:3] == ["plain", "plain", "product"]
     assert len(items("features")) == 4 * (2 + 2 * len(FEATURES))
@@ -116,7 +117,12 @@ def test_a_capped_run_is_a_lower_bound_and_can_be_gone_on_with(tmp_path: Path) -
 def test_a_shared_device_is_recorded(tmp_path: Path) -> None:
     assert main([*ONE, "--store", str(tmp_path), "--cap", "0", "--sharing", "3"]) == 0
     record = json.loads((tmp_path / "toy-noisy-0_cg_pathwise_warm.json").read_text())
-    assert record["machine"]["device"].endswith(", shared by 3")
+    alone = record["machine"]["device"].removesuffix(", shared by 3")
+    assert record["machine"]["device"] == f"{alone}, shared by 3"
+    assert main([*ONE, "--store", str(tmp_path)]) == 0  # goes on alone
+    record = json.loads((tmp_path / "toy-noisy-0_cg_pathwise_warm.json").read_text())
+    assert record["machine"]["device"] == f"{alone}, shared by 3; {alone}"
+    assert not list((tmp_path / "unfinished").iterdir())
 
 
 def test_other_settings_are_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

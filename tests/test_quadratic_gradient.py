@@ -182,8 +182,8 @@ def pol() -> tuple[Tensor, Tensor, Hyperparameters]:
         pytest.skip(f"the pol dataset is not in {DATA}: set WARMGP_DATA to the folder that holds it")
     data = uci("pol", 0, folder=DATA)
     x, y = (torch.from_numpy(array[:1500]).float().double() for array in (data.x_train, data.y_train))
-    trained = json.loads((Path(__file__).parents[1] / "experiments/results/pol-split0-exact.json").read_text())
-    return x, y, Hyperparameters(trained["noise_scale"], trained["signal_scale"], trained["length_scales"])
+    trained = json.loads((Path(__file__).parents[1] / "experiments/store/pol-0_exact.json").read_text())
+    return x, y, Hyperparameters.from_vector(torch.tensor(trained["theta"], dtype=torch.float64))
 
 
 @cache

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from experiments.overview import scores_in_short, work_in_short
 from experiments.page import tables, trainings
 from experiments.published import read_published
 from experiments.store import Store
@@ -32,3 +34,22 @@ def test_the_records_agree_with_the_paper_where_the_page_says_so() -> None:
     assert max(every.values()) < 1.5
     pairs = orders(found, papers)
     assert len(pairs) >= 50 and all(pair.good for pair in pairs)
+
+
+@pytest.mark.parametrize("dataset", ["pol-0", "pol-1", "pol-2", "elevators-0", "protein-0", "keggdirected-0"])
+@pytest.mark.parametrize(("way", "bound"), [("cg_standard", 0.02), ("cg_pathwise", 0.05), ("ap_pathwise", 0.05)])
+def test_training_with_warm_starts_follows_exact_training(dataset: str, way: str, bound: float) -> None:
+    """The noise scale, at every tenth of the 100 steps; the pathwise estimator has 2,000 random features."""
+    own, truth = (
+        json.loads((ROOT / "experiments" / "store" / f"{dataset}_{name}.json").read_text())["history"]["noise_scale"]
+        for name in (f"{way}_warm", "exact")
+    )
+    assert len(own) == len(truth) == 100
+    assert max(abs(a / b - 1) for a, b in list(zip(own, truth, strict=True))[9::10]) <= bound
+
+
+def test_the_readme_has_the_tables_of_the_records() -> None:
+    records = trainings(Store(ROOT / "experiments" / "store"))
+    found, readme = summaries(records), (ROOT / "README.md").read_text()
+    for table in (scores_in_short(records, found), work_in_short(found)):
+        assert table in readme, f"the README should have:\n{table}"

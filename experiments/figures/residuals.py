@@ -6,11 +6,12 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from experiments.cells import BUDGETS
+from experiments.cells import BUDGETS, LARGE_BUDGET
 from experiments.figures.style import EXACT, WAYS, datasets_of, legend, name, panels, solvers_of, title
 from experiments.store import Record
 from experiments.summary import LABELS, by_run, is_finished
 
+DEEPER = "#CC79A7"
 SYSTEMS = {"residual_probes": ("probes", "llh", "test log-likelihood"), "residual_mean": ("mean", "rmse", "test RMSE")}
 
 
@@ -55,7 +56,7 @@ def under_budgets(records: list[Record], dataset: str, residual: str = "residual
 
 
 def large_sets(records: list[Record], solver: str) -> Figure | None:
-    """Residuals, RMSE and log-likelihood over the steps of large sets, ten epochs a step, cold and warm."""
+    """Residuals, RMSE and log-likelihood over the steps of large sets, by default of ten epochs each, cold and warm."""
     cells = [r for r in by_run(records, solver=solver, estimator="pathwise", split=0) if r["run"]["settings"]["large"]]
     if not cells:
         return None
@@ -68,8 +69,10 @@ def large_sets(records: list[Record], solver: str) -> Figure | None:
     for line, dataset in enumerate(datasets):
         for axis, (column, label) in zip(axes[line], shown.items(), strict=True):
             for record in by_run(cells, dataset=dataset):
-                history, way = record["history"], ("pathwise", record["run"]["warm"])
-                text, colour, style = WAYS[way]
+                history, run = record["history"], record["run"]
+                text, colour, style = WAYS["pathwise", run["warm"]]
+                if run["budget"] != LARGE_BUDGET:
+                    text, colour, style = f"{text}, {run['budget']:g} epochs a step", DEEPER, "-."
                 axis.plot(history["step"], history[column], style, color=colour, label=text, linewidth=1.2)
             if column.startswith("residual"):
                 axis.set_yscale("log")
