@@ -35,12 +35,13 @@ SOLVERS: dict[str, Solver] = {
     "cg": ConjugateGradients(),
     "cg0": ConjugateGradients(preconditioner_rank=0),
     "cgf": ConjugateGradients(preconditioner_rank=0, factor_after=2),
+    "cgn": ConjugateGradients(preconditioner_rank=10, neighbours=7),
     "ap": AlternatingProjections(block_size=50),
     "sgd": StochasticGradientDescent(batch_size=40),
 }
 """Every solver. The block and batch sizes divide none of the problems' sizes."""
 
-ITERATIVE = ("cg", "cg0", "cgf", "ap", "sgd")
+ITERATIVE = ("cg", "cg0", "cgf", "cgn", "ap", "sgd")
 
 
 @pytest.fixture(scope="module", autouse=True)

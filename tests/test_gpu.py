@@ -78,10 +78,11 @@ def test_products(kind: type[KernelOperator], kernel: str, dtype: torch.dtype, d
         Cholesky(),
         ConjugateGradients(),
         ConjugateGradients(0, factor_after=2),
+        ConjugateGradients(10, neighbours=7),
         AlternatingProjections(50),
         StochasticGradientDescent(64),
     ],
-    ids=["cholesky", "cg", "cg-factor", "ap", "sgd"],
+    ids=["cholesky", "cg", "cg-factor", "cg-neighbours", "ap", "sgd"],
 )
 def test_solves(solver: Solver, kind: type[KernelOperator], kernel: str, dtype: torch.dtype) -> None:
     operator, H = problem(kind, kernel, dtype, 4)

@@ -28,6 +28,7 @@ from warmgp.features import FeaturePrior
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, PathwiseDraw, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
+from warmgp.neighbour_factor import NeighbourFactor, NeighbourRecipe
 from warmgp.operators import TRITON_OPERATORS
 from warmgp.paths import check_readable, check_writable
 from warmgp.planner import Plan
@@ -245,7 +246,12 @@ def write_checkpoint(path: str | os.PathLike[str], state: TrainingState, random:
     elif draw is not None:
         raise ValueError(f"a checkpoint cannot hold probes of kind {type(draw).__name__}")
     cg = state.solver_state if isinstance(state.solver_state, CGState) else CGState()
-    kept = cg.preconditioner
+    kept: Any = cg.preconditioner
+    if isinstance(kept, NeighbourFactor):
+        kept = kept.recipe
+    if isinstance(kept, NeighbourRecipe):
+        tensors["neighbour_lengths"] = kept.length_scales
+        kept = kept.low
     pivots = kept.pivots if isinstance(kept, PivotedCholesky) else kept if isinstance(kept, Pivots) else None
     if pivots is not None:
         tensors["pivots"] = pivots.index
@@ -290,8 +296,11 @@ def read_checkpoint(
     if content["learning_rate"] is not None:
         solver_state = SGDState(content["learning_rate"])
     spent = content.get("spent", 0)
-    if "pivots" in there:
-        solver_state = CGState(Pivots(there["pivots"], *content["pivots"]), spent)
+    pivots = Pivots(there["pivots"], *content["pivots"]) if "pivots" in there else None
+    if "neighbour_lengths" in tensors:
+        solver_state = CGState(NeighbourRecipe(tensors["neighbour_lengths"], pivots), spent)
+    elif pivots is not None:
+        solver_state = CGState(pivots, spent)
     elif "factor_theta" in tensors:
         theta_of_factor = Hyperparameters.from_vector(tensors["factor_theta"])
         solver_state = CGState(Recipe(theta_of_factor, *content.get("factor", ())), spent)

@@ -162,6 +162,14 @@ class KernelOperator(ABC):
         """K[:, index] without the noise, (n, b): for pivoting."""
         return self._kernel(slice(0, self.n), index)
 
+    def group_kernels(self, groups: Tensor) -> Tensor:
+        """K among the points of each row of ``groups`` (p, m), without the noise, (p, m, m) in float64."""
+        lengths = self.theta.length_scales.to(self.device)
+        z = (self.x[groups] - self.x[groups[:, -1:]]).double() / lengths  # from the last point of each group
+        r = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
+        self.entries_evaluated += r.numel()
+        return self.kernel.profile(r).mul_(self.signal_variance)
+
     def kernel_between(self, x_new: Tensor) -> Tensor:
         """K(x, x_new), (n, m), dense: for exact variances at few points."""
         self.entries_evaluated += self.n * x_new.shape[0]
