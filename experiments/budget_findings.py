@@ -7,96 +7,110 @@ import numpy as np
 from experiments.cells import BUDGETS, DEEPER_BUDGET, LARGE_BUDGET, SETTINGS, SOLVERS
 from experiments.published import Papers
 from experiments.store import Record
-from experiments.summary import LABELS, by_run, is_finished
+from experiments.summary import LABELS, by_run, is_finished, score
+from experiments.tables import markdown
+
+TOLERANCE = 0.01
+CLOSE = 0.02
+"""Nats of log-likelihood that are called near."""
 
 FALLEN = 0.05
 """Log-likelihood that a run may end below its best without a word."""
 
 
 def accumulation(records: list[Record]) -> str:
-    """Residual of the probes over the steps of warm runs at ten epochs, and where runs from zero end."""
-    said, lower = [], []
+    """Residuals over the steps of warm runs at ten epochs, and where runs from zero end."""
+    rows, falls, lower, mean_lower, untold = [], [], [], [], set()
     for record in by_run(records, budget=LARGE_BUDGET, warm=True, estimator="pathwise", split=0):
-        run, residuals = record["run"], record["history"]["residual_probes"]
-        text = f"{run['dataset']} {LABELS[run['solver']]} {residuals[0]:.3f} → {residuals[-1]:.3f}"
-        same = {name: run[name] for name in ("dataset", "solver", "estimator", "budget", "split")}
-        for cold in by_run(records, warm=False, **same):
-            if cold["steps"] >= record["steps"]:
-                from_zero = cold["history"]["residual_probes"][record["steps"] - 1]
-                text += f" (from zero {from_zero:.3f})"
-                lower.append(residuals[-1] < from_zero)
-        said.append(text)
-    if not said:
+        run, history = record["run"], record["history"]
+        row = [run["dataset"], LABELS[run["solver"]], str(record["steps"])]
+        last, same = record["steps"] - 1, {k: run[k] for k in ("dataset", "solver", "estimator", "budget", "split")}
+        cold = [r["history"] for r in by_run(records, warm=False, **same) if r["steps"] >= record["steps"]]
+        for name, better in (("residual_probes", lower), ("residual_mean", mean_lower)):
+            row += [f"{history[name][0]:.3f} → {history[name][-1]:.3f}", f"{cold[0][name][last]:.3f}" if cold else "–"]
+            better += [history[name][-1] < cold[0][name][last]] if cold else []
+        falls.append(history["residual_probes"][-1] < history["residual_probes"][0])
+        untold |= set() if cold else {run["dataset"]}
+        rows.append(row)
+    if not rows:
         return "Not run."
-    lead = f"Warm runs end below those from zero in {sum(lower)} of {len(lower)} cases. " if lower else ""
+    lead = (
+        f"With warm starts the probes' residual ends lower than from zero in {sum(lower)} of {len(lower)} cases, the "
+        f"mean's in {sum(mean_lower)}. " if lower else ""
+    )  # fmt: skip
+    none = f" No run from zero yet: {', '.join(sorted(untold))}." if untold else ""
+    head = ["set", "solver", "steps", "probes' residual, warm", "cold, there", "mean's residual, warm", "cold, there"]
     return (
-        f"{lead}Residual of the probes after the first → the last step at ten epochs a step, pathwise with warm "
-        f"starts, and at the last step of runs that start each solve from zero: {'; '.join(said)}."
-    )
-
-
-def by_budget(records: list[Record]) -> str:
-    """Log-likelihoods less exact training's, and the residuals they were had with, at the least and the most epochs."""
-    said = []
-    for dataset in SETTINGS:
-        truths = [r for r in by_run(records, dataset=dataset, solver="exact", split=0) if is_finished(r)]
-        for solver in SOLVERS:
-            same = {"dataset": dataset, "solver": solver, "estimator": "pathwise", "warm": True, "split": 0}
-            own = [r for budget in BUDGETS for r in by_run(records, budget=budget, **same) if is_finished(r)]
-            if truths and len(own) > 1 and not own[0]["run"]["settings"]["large"]:
-                ends = [
-                    f"{r['test']['llh'] - truths[0]['test']['llh']:+.3f} (residual "
-                    f"{r['history']['residual_probes'][-1]:.3f})"
-                    for r in (own[0], own[-1])
-                ]
-                said.append(f"{dataset} {LABELS[solver]} {' → '.join(ends)}")
-    if not said:
-        return ""
-    return (
-        "Test log-likelihood less exact training's and residual of the probes, pathwise with warm starts, from the "
-        f"least to the most epochs a step that were tried: {'; '.join(said)}. "
+        f"{lead}Over the steps the probes' residual falls in {sum(falls)} of {len(falls)} runs.{none}\n\nPathwise, ten "
+        f"epochs a step, residuals after the first → the last step:\n\n{markdown(head, rows)}"
     )
 
 
 def need_of_residuals(records: list[Record], papers: Papers) -> str:
-    """The score at the least budget beside the score at the tolerance, at a larger budget, or the paper's."""
-    said = []
+    """Scores and residuals by budget on small sets, and at ten epochs on large ones."""
+    small, large = _small_sets(records), _large_sets(records, papers)
+    return "\n\n".join(part for part in (small, large) if part) or "Not run."
+
+
+def _small_sets(records: list[Record]) -> str:
+    rows, near, samples_near = [], [], []
+    for dataset in SETTINGS:
+        truths = [r for r in by_run(records, dataset=dataset, solver="exact", split=0) if is_finished(r)]
+        for solver in SOLVERS:
+            for warm in (False, True):
+                same = {"dataset": dataset, "solver": solver, "estimator": "pathwise", "warm": warm, "split": 0}
+                own = [r for budget in BUDGETS for r in by_run(records, budget=budget, **same) if is_finished(r)]
+                if not truths or not own or own[0]["run"]["settings"]["large"]:
+                    continue
+                truth = score(truths[0], "llh")
+                exact, sampled = ([score(r, "llh", samples=s) - truth for r in own] for s in (False, True))
+                residuals = [r["history"]["residual_probes"][-1] for r in own]
+                above = [k for k, residual in enumerate(residuals) if residual > TOLERANCE]
+                near += [abs(exact[k]) <= CLOSE for k in above]
+                samples_near += [abs(sampled[k]) <= CLOSE for k in above]
+                rows.append([
+                    dataset, f"{LABELS[solver]}, {'warm' if warm else 'cold'}",
+                    *[f"{values[0]:{form}} → {values[-1]:{form}}" for values, form in
+                      ((residuals, ".3f"), (exact, "+.3f"), (sampled, "+.3f"))],
+                    f"{own[0]['run']['budget']:g} → {own[-1]['run']['budget']:g}",
+                ])  # fmt: skip
+    if not rows:
+        return ""
+    head = ["set", "solver, start", "probes' residual", "LLH − exact training's", "from samples", "epochs a step"]
+    return (
+        f"Of {len(near)} runs that end above the tolerance, {sum(near)} are within {CLOSE} nats of exact training by "
+        "exact prediction at the trained hyperparameters, which is what training alone has lost; by the predictions "
+        f"that a user gets, from the last solve and the samples, {sum(samples_near)} are."
+        f"\n\nPathwise, split 0, from the smallest to the largest budget:\n\n{markdown(head, rows)}"
+    )
+
+
+def _large_sets(records: list[Record], papers: Papers) -> str:
+    rows = []
     for record in by_run(records, budget=LARGE_BUDGET, warm=True, estimator="pathwise", split=0):
-        run = record["run"]
-        score = last_score(record)
-        if score is None:
+        run, last = record["run"], last_score(record)
+        if last is None or not run["settings"]["large"]:
             continue
-        same = {"warm": True, "estimator": "pathwise", "split": 0, "dataset": run["dataset"], "solver": run["solver"],
-                "n_probes": 64, "n_features": 2000, "prior": "plain"}  # fmt: skip
-        beside = [] if is_finished(record) else [f"after {record['steps']} steps"]
-        over_steps = record["history"].get("test_llh", [score])
-        if max(over_steps) > score + FALLEN:
-            best = int(np.argmax(over_steps))
-            beside.append(f"at its best {over_steps[best]:.3f}, after {best + 1} steps")
-        beside += [f"to the tolerance {r['test']['llh']:.3f}" for r in by_run(records, **same) if _solved(r)]
-        beside += [
-            f"with {DEEPER_BUDGET:g} epochs {deeper:.3f}"
-            for r in by_run(records, budget=DEEPER_BUDGET, **same)
-            if r["run"]["settings"]["large"] and (deeper := last_score(r)) is not None
-        ]
+        steps = record["history"]["test_llh"]
+        best = int(np.argmax(steps))
+        same = {name: run[name] for name in ("dataset", "solver", "estimator", "warm", "split")}
+        deeper = [last_score(r) for r in by_run(records, budget=DEEPER_BUDGET, **same)]
         their = papers.get((run["dataset"], run["solver"], "pathwise", True))
-        if their and run["settings"]["large"]:
-            beside.append(f"the paper {their.llh:.3f}")
-        said.append(
-            f"{run['dataset']} {LABELS[run['solver']]}: residual {record['history']['residual_probes'][-1]:.3f}, "
-            f"LLH {score:.3f}" + (f" ({', '.join(beside)})" if beside else "")
-        )
-    if not said:
-        return "Not run."
-    return f"{by_budget(records)}At ten epochs a step: {'; '.join(said)}."
-
-
-def _solved(record: Record) -> bool:
-    return is_finished(record) and record["run"]["budget"] is None
+        rows.append([
+            run["dataset"], LABELS[run["solver"]], str(record["steps"]),
+            f"{record['history']['residual_probes'][-1]:.3f}", f"{last:.3f}",
+            f"{steps[best]:.3f}, step {best + 1}" if steps[best] > last + FALLEN else "the last",
+            *[f"{value:.3f}" if value is not None else "–" for value in (deeper or [None])],
+            f"{their.llh:.3f}" if their else "–",
+        ])  # fmt: skip
+    if not rows:
+        return ""
+    head = ["set", "solver", "steps", "probes' residual", "LLH", "best LLH", f"{DEEPER_BUDGET:g} epochs", "the paper's"]
+    return f"Large sets, ten epochs a step, warm:\n\n{markdown(head, rows)}"
 
 
 def last_score(record: Record) -> float | None:
     """Test log-likelihood in the end, or after the last step of a run that was cut, where steps are scored."""
     if is_finished(record):
-        return record["test"]["llh"]
+        return score(record, "llh")
     return record["history"].get("test_llh", [None])[-1]

@@ -37,12 +37,22 @@ def coverage(records: list[Record], found: Found, papers: Papers, others: set[st
     unsolved = [r["key"] for r in records if is_finished(r) and r["run"]["budget"] is None and not r["converged"]]
     if unsolved:
         parts.append(f"A solve ended short of the tolerance, so that costs are lower bounds: {', '.join(unsolved)}.")
+    caps = {
+        kind: sorted(
+            {round(r["cap_seconds"]) for r in records if r["outcome"] == "cut" and _large(r) == (kind == "large")}
+        )
+        for kind in ("small", "large")
+    }
+    limits = [f"{kind} sets after {caps[kind][0]} to {caps[kind][-1]} s" for kind in caps if caps[kind]]
+    if limits:
+        parts.append(f"Runs were cut that would have trained longer than a limit: {', '.join(limits)} of training.")
     if any("shared" in name for name in machines):
         parts.append(
             "Several runners shared the device for most of the runs. Seconds depend on what the others did, by more "
             "than a factor of two between splits of one cell; epochs do not depend on it. Seconds outside the solver "
-            "hold the drawing of random numbers, which happens on the CPU: once with warm starts, at every step "
-            "without. So the solver's seconds are the ones to compare."
+            "include the drawing of random numbers, which happens on the CPU: once with warm starts, at every step "
+            "without. So the solver's seconds are the ones to compare, and ratios of seconds are rough. Ours are "
+            "float32 on the devices named above, the paper's double precision on an A100."
         )
     if any("H200" in name for name in machines):
         parts.append("On a GPU solvers look at their residual every eight iterations, and iterations come in eights.")
@@ -52,6 +62,10 @@ def coverage(records: list[Record], found: Found, papers: Papers, others: set[st
             "few single rows may be in other places than the paper's."
         )
     return "\n\n".join(parts)
+
+
+def _large(record: Record) -> bool:
+    return record["run"]["settings"]["large"]
 
 
 def _row(records: list[Record], dataset: str) -> list[str]:

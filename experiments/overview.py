@@ -22,9 +22,8 @@ def scores_in_short(records: list[Record], found: Found) -> str:
         if truths:
             truth = Summary(truths)
             cells = [found.get((dataset, solver, estimator, True)) for solver, estimator in BESIDE]
-            rows.append([
-                f"*{dataset}*", str(len(truths)), ours(truth, "llh"), *[gap(own, truth, "llh", 3) for own in cells],
-            ])  # fmt: skip
+            gaps = [gap(own, truth, "llh", 3, samples=True) for own in cells]
+            rows.append([f"*{dataset}*", str(len(truths)), ours(truth, "llh"), *gaps])
     return markdown(head, rows) if rows else ""
 
 
@@ -39,7 +38,7 @@ def work_in_short(found: Found) -> str:
                 llh = f"{record['test']['llh']:.3f}" if is_finished(record) else f"cut at step {record['steps']}"
                 counts = [shown(record[name], 0, is_bound(record)) for name in ("iterations", "epochs")]
                 rows.append([f"*{dataset}*", way(*cell[2:]), *counts, llh])
-    return markdown(["set", "way", "AP iterations", "epochs", "test LLH"], rows) if rows else ""
+    return markdown(["set", "estimator, start", "AP iterations", "epochs", "test LLH"], rows) if rows else ""
 
 
 def in_short(records: list[Record], found: Found) -> str:
@@ -49,7 +48,8 @@ def in_short(records: list[Record], found: Found) -> str:
     if scores:
         parts.append(
             "Mean test log-likelihood of exact training, and what training with iterative solvers (warm starts, "
-            f"tolerance 0.01, predictions from 64 samples) adds to it on the same splits:\n\n{scores}"
+            "tolerance 0.01, predictions from the last solve and 64 samples) adds to it on the same splits (how many, "
+            f"where fewer):\n\n{scores}"
         )
     if work:
         parts.append(f"The work of alternating projections in the paper's four ways, split 0:\n\n{work}")

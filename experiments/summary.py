@@ -50,6 +50,13 @@ def is_bound(record: Record) -> bool:
     return not is_finished(record) or (record["run"]["budget"] is None and not record["converged"])
 
 
+def score(record: Record, name: str, *, samples: bool = False) -> float:
+    """Test log-likelihood or RMSE of a finished run: by exact prediction at its hyperparameters where that was
+    affordable, else (or with ``samples``) by its own, from the last solve and the samples."""
+    kind = "test" if samples or not record.get("test_exact") else "test_exact"
+    return record[kind][name]
+
+
 def error_of_mean(values: list[float]) -> float:
     """Standard error; NaN for one value."""
     return stdev(values) / len(values) ** 0.5 if len(values) > 1 else math.nan
@@ -66,9 +73,11 @@ class Summary:
         return [record for record in self.records if is_finished(record)]
 
     def values(self, name: str) -> list[float]:
-        """Of the finished runs for scores; of all for costs; residuals are means over the steps of a run."""
-        if name in SCORES:
-            return [record["test"][name] for record in self.finished]
+        """Of the finished runs for scores ("sample_llh": from samples); of all for costs; residuals are means over the
+        steps of a run."""
+        if name.removeprefix("sample_") in SCORES:
+            samples = name.startswith("sample_")
+            return [score(record, name.removeprefix("sample_"), samples=samples) for record in self.finished]
         if name.startswith("residual"):
             return [fmean(record["history"][name]) for record in self.finished]
         return [record[name] for record in self.records]
@@ -200,9 +209,8 @@ def speed_up(
 
 
 # -- with exact training ---------------------------------------------------------------------------------------------
-def less_exact(summary: Summary, truth: Summary, name: str, *, exactly: bool = False) -> list[float]:
-    """Scores less those of exact training on the same splits: from the samples, or ``exactly``, by exact prediction at
-    the trained hyperparameters, which is what training alone has cost."""
-    kind = "test_exact" if exactly else "test"
-    pairs = [(a, b) for a, b in paired(summary, truth, name) if is_finished(a) and a[kind]]
-    return [a[kind][name] - b["test"][name] for a, b in pairs]
+def less_exact(summary: Summary, truth: Summary, name: str, *, samples: bool = False) -> list[float]:
+    """Scores less those of exact training on the same splits: what training alone has cost; with ``samples``, what
+    solving and sampling add to it, too."""
+    pairs = [(a, b) for a, b in paired(summary, truth, name) if is_finished(a)]
+    return [score(a, name, samples=samples) - score(b, name) for a, b in pairs]

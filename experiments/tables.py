@@ -28,7 +28,7 @@ def ours(summary: Summary | None, name: str, digits: int = 3) -> str:
     """A mean with its error, as a bound where it is one."""
     if summary is None:
         return "–"
-    cost = name not in SCORES and not name.startswith("residual")
+    cost = name.removeprefix("sample_") not in SCORES and not name.startswith("residual")
     return shown(summary.mean(name), digits, cost and summary.bound, summary.error(name))
 
 
@@ -45,7 +45,7 @@ def way(estimator: str, warm: bool) -> str:
 # -- table 1 ---------------------------------------------------------------------------------------------------------
 def main_table(found: Found, published: Papers, datasets: list[str]) -> str:
     """Test log-likelihoods and total times, ours / the paper's, and the mean speed-ups over the datasets."""
-    head = ["solver", "way", *[f"LLH {d}" for d in datasets], *[f"s {d}" for d in datasets]]
+    head = ["solver", "estimator, start", *[f"LLH {d}" for d in datasets], *[f"s {d}" for d in datasets]]
     head += ["speed-up: epochs", "solver's seconds", "the paper's there", "on five sets"]
     rows = []
     for solver in SOLVERS:
@@ -113,19 +113,19 @@ def _cells_of(found: Found, published: Papers, dataset: str) -> list[Cell]:
 def scores_table(found: Found, published: Papers, dataset: str, truth: Summary | None) -> str:
     """Twelve cells: scores beside the paper's, and less those of exact training on the same splits."""
     head = [
-        "solver", "way", "splits", "RMSE", "paper's RMSE", "LLH", "paper's LLH", "off (LLH; RMSE)",
-        "LLH less exact's", "at its θ", "RMSE less exact's",
+        "solver", "estimator, start", "splits", "RMSE", "paper's RMSE", "LLH", "paper's LLH", "distance (LLH; RMSE)",
+        "LLH − exact training's", "RMSE − exact training's", "LLH from samples", "− exact training's",
     ]  # fmt: skip
     rows = []
     if truth:
-        rows.append(["exact", "–", splits_of(truth), ours(truth, "rmse", 4), "", ours(truth, "llh"), *[""] * 5])
+        rows.append(["exact", "–", splits_of(truth), ours(truth, "rmse", 4), "", ours(truth, "llh"), *[""] * 6])
     for cell in _cells_of(found, published, dataset):
         own, their = found.get(cell), published.get(cell)
         rows.append([
             LABELS[cell[1]], way(*cell[2:]), splits_of(own),
             ours(own, "rmse", 4), paper(their, "rmse", 4), ours(own, "llh"), paper(their, "llh", 3),
-            off(own, their, SCORES),
-            gap(own, truth, "llh", 3), gap(own, truth, "llh", 3, exactly=True), gap(own, truth, "rmse", 4),
+            off(own, their, SCORES), gap(own, truth, "llh", 3), gap(own, truth, "rmse", 4),
+            ours(own, "sample_llh"), gap(own, truth, "llh", 3, samples=True),
         ])  # fmt: skip
     return markdown(head, rows)
 
@@ -133,7 +133,7 @@ def scores_table(found: Found, published: Papers, dataset: str, truth: Summary |
 def costs_table(found: Found, published: Papers, dataset: str) -> str:
     """Twelve cells: epochs, seconds, and speed-ups over the standard estimator without warm starts."""
     head = [
-        "solver", "way", "epochs", "seconds", "solver's seconds", "paper's seconds", "paper's solver's",
+        "solver", "estimator, start", "epochs", "seconds", "solver's seconds", "paper's seconds", "paper's solver's",
         "speed-up: epochs", "seconds", "solver's seconds", "paper's",
     ]  # fmt: skip
     rows = []
@@ -154,8 +154,9 @@ def costs_table(found: Found, published: Papers, dataset: str) -> str:
 def large_table(found: Found, published: Papers, dataset: str) -> str:
     """One large set's six cells: scores, time, and residuals averaged over the steps, beside the paper's."""
     head = [
-        "solver", "way", "splits", "steps", "RMSE", "paper's RMSE", "LLH", "paper's LLH", "residual, mean", "paper's",
-        "residual, probes", "paper's", "off (LLH; RMSE; residuals)", "minutes", "paper's minutes",
+        "solver", "estimator, start", "splits", "steps", "RMSE", "paper's RMSE", "LLH", "paper's LLH",
+        "residual of the mean's system", "paper's", "of the probes'", "paper's", "distance (LLH; RMSE; residuals)",
+        "minutes", "paper's minutes",
     ]  # fmt: skip
     rows = []
     for cell in _cells_of(found, published, dataset):
@@ -203,13 +204,15 @@ def off(summary: Summary | None, published: Published | None, names: tuple[str, 
     return "; ".join("–" if value is None else f"{value:.2f}" for value in values)
 
 
-def gap(own: Summary | None, truth: Summary | None, name: str, digits: int, *, exactly: bool = False) -> str:
-    """The mean difference from exact training on the same splits, with its standard error."""
-    gaps = less_exact(own, truth, name, exactly=exactly) if own and truth else []
-    if not gaps:
+def gap(own: Summary | None, truth: Summary | None, name: str, digits: int, *, samples: bool = False) -> str:
+    """The mean difference from exact training on the same splits, with its standard error; and of how many splits where
+    exact training has more."""
+    gaps = less_exact(own, truth, name, samples=samples) if own and truth else []
+    if not gaps or truth is None:
         return "–"
     error = error_of_mean(gaps)
-    return f"{fmean(gaps):+.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
+    few = f" ({len(gaps)})" if len(gaps) < len(truth.finished) else ""
+    return f"{fmean(gaps):+.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}") + few
 
 
 def _factor(factor: tuple[float, bool]) -> str:

@@ -7,6 +7,9 @@ import numpy as np
 from experiments.store import Record
 from experiments.summary import by_run, is_finished
 
+STILL = 0.05
+"""Change of a logarithm over a whole training below which a hyperparameter was not trained."""
+
 Truths = dict[tuple[str, int], np.ndarray]
 
 
@@ -25,11 +28,17 @@ def truths(records: list[Record]) -> Truths:
     }
 
 
+def trained(truth: np.ndarray) -> np.ndarray:
+    """Which hyperparameters exact training moves, (2 + d,): the length scale of an input that hardly varies stays where
+    it was, and wherever noise in the gradient takes it elsewhere, that means nothing."""
+    return np.ptp(np.log(truth), axis=0) > STILL
+
+
 def apart(record: Record, exact: Truths) -> np.ndarray | None:
-    """All hyperparameters at all steps less those of exact training; None without it."""
+    """Logarithms of all trained hyperparameters at all steps less those of exact training; None without it."""
     truth = exact.get((record["run"]["dataset"], record["run"]["split"]))
     if truth is None:
         return None
     own = parameters(record)
-    steps = min(len(own), len(truth))
-    return (own[:steps] - truth[:steps]).ravel()
+    steps, moved = min(len(own), len(truth)), trained(truth)
+    return np.log(own[:steps, moved] / truth[:steps, moved]).ravel()

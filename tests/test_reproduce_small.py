@@ -109,7 +109,7 @@ def test_the_page_has_every_table_and_figure(store: Store, tmp_path: Path) -> No
     write_page(["--store", str(store.folder), "--out", str(out)])
     text = out.read_text()
     assert text.count("![") == len(list((tmp_path / "results").glob("*.png"))) == 16
-    assert "| toy-noisy | exact training | 1 |" in text and "|  | of the product | 1 |" in text
+    assert "| toy-noisy | exact training | 1 |" in text and "|  | of the product kernel | 1 |" in text
     for heading in (
         "In short",
         "What was run",

@@ -7,16 +7,17 @@ from matplotlib.figure import Figure
 
 from experiments.figures.style import CYCLE, EXACT, WAYS, datasets_of, legend, name, panels, title
 from experiments.store import Record
-from experiments.summary import by_run, is_finished, plain
-from experiments.trajectories import apart, parameters, truths
+from experiments.summary import LABELS, by_run, is_finished, plain
+from experiments.trajectories import apart, parameters, trained, truths
 
 SHOWN_LENGTHS = 2
+NEAR = 0.05
 
 
 def trajectories(records: list[Record], solver: str) -> Figure | None:
     """Noise, signal and the two length scales that end shortest, over steps, beside exact training.
 
-    An input that never varies leaves its length scale where it was; it is not shown.
+    An input that hardly varies leaves its length scale where it was; it is not shown.
     """
     exact = truths(records)
     cells = [r for r in by_run(records, solver=solver, split=0) if plain(r) and (r["run"]["dataset"], 0) in exact]
@@ -26,8 +27,7 @@ def trajectories(records: list[Record], solver: str) -> Figure | None:
     figure, axes = panels(len(datasets), 2 + SHOWN_LENGTHS, width=2.4, height=1.8)
     for line, dataset in enumerate(datasets):
         truth = exact[dataset, 0]
-        still = np.ptp(truth[:, 2:], axis=0) == 0
-        shortest = 2 + np.argsort(np.where(still, np.inf, truth[-1, 2:]))[:SHOWN_LENGTHS]
+        shortest = 2 + np.argsort(np.where(trained(truth)[2:], truth[-1, 2:], np.inf))[:SHOWN_LENGTHS]
         for column, k in enumerate([0, 1, *shortest]):
             axis = axes[line, column]
             for (estimator, warm), (label, colour, style) in WAYS.items():
@@ -42,15 +42,20 @@ def trajectories(records: list[Record], solver: str) -> Figure | None:
 
 
 def differences(records: list[Record]) -> Figure | None:
-    """Histograms of the differences of all hyperparameters at all steps from exact training, by way, and for exact
-    prior samples."""
+    """Histograms of how far all hyperparameters at all steps are from exact training's, by way, and for exact prior
+    samples where those were tried."""
     exact = truths(records)
-    cells = [r for r in records if r["run"]["solver"] != "exact" and not r["run"]["settings"]["large"]]
+    cells = [r for r in records if r["run"]["solver"] != "exact" and is_finished(r)]
+    cells = [r for r in cells if not r["run"]["settings"]["large"]]
+    tried = {(r["run"]["dataset"], r["run"]["split"], r["run"]["solver"]) for r in by_run(cells, prior="exact")}
+    same = [r for r in cells if (r["run"]["dataset"], r["run"]["split"], r["run"]["solver"]) in tried and plain(r)]
     groups = {
         label: ([r for r in by_run(cells, estimator=estimator, warm=warm) if plain(r)], colour)
         for (estimator, warm), (label, colour, _) in WAYS.items()
     }
-    groups["pathwise, warm start,\nexact prior samples"] = by_run(cells, prior="exact"), CYCLE[3]
+    where = ", ".join(f"{dataset}, {LABELS[solver]}" for dataset, _, solver in sorted(tried))
+    groups[f"pathwise, warm start\n{where}"] = by_run(same, estimator="pathwise", warm=True), WAYS["pathwise", True][1]
+    groups[f"exact prior samples\n{where}"] = by_run(cells, prior="exact"), CYCLE[3]
     values = {
         label: np.concatenate(there)
         for label, (runs, _) in groups.items()
@@ -63,10 +68,11 @@ def differences(records: list[Record]) -> Figure | None:
     for axis, (label, gaps) in zip(axes[0], values.items(), strict=True):
         weights = np.full(len(gaps), 1 / len(gaps))
         axis.hist(np.clip(gaps, *edges[[0, -1]]), edges, weights=weights, color=groups[label][1])
-        within = np.mean(np.abs(gaps) < 0.05)
-        axis.text(0.03, 0.97, f"{within:.1%} within 0.05", transform=axis.transAxes, fontsize=7, va="top")
+        axis.text(
+            0.03, 0.97, f"{np.mean(np.abs(gaps) < NEAR):.1%} within 5%", transform=axis.transAxes, fontsize=7, va="top"
+        )
         axis.set_yscale("log")
-        name(axis, title=label, x="difference from exact", y="share of values" if axis is axes[0, 0] else "")
+        name(axis, title=label, x="logarithm of own / exact", y="share of values" if axis is axes[0, 0] else "")
     axes[0, 0].set_ylim(top=3.0)
     return figure
 

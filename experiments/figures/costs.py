@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 from experiments.cells import SETTINGS
 from experiments.figures.style import EXACT, WAYS, datasets_of, legend, name, panels, solvers_of, title
 from experiments.store import Record
-from experiments.summary import LABELS, by_run, is_bound, is_finished, paired, plain, summaries
+from experiments.summary import LABELS, by_run, is_bound, is_finished, paired, plain, score, summaries
 
 MARKERS = "osD^"  # by way
 
@@ -33,7 +33,7 @@ def runtimes(records: list[Record]) -> Figure | None:
                 pairs = paired(base, own, "seconds") if base and own else []
                 x = place + (k - 1.5) * 0.2
                 if base is None or own is None or not pairs:
-                    why = "not run" if own is None else "no base"
+                    why = "not run" if own is None else "base not run" if base is None else "other device"
                     axis.annotate(why, (x, 0.02), ha="center", va="bottom", fontsize=6, rotation=90, color="0.5")
                     continue
                 all_of_it = sum(a["seconds"] for a, _ in pairs)
@@ -84,7 +84,7 @@ def iterations(records: list[Record]) -> Figure | None:
                 truth = by_run(records, dataset=dataset, solver="exact", split=0)
                 own = by_run(cells, dataset=dataset, solver=solver, estimator=estimator, warm=warm, split=0)
                 if truth and own and truth[0]["outcome"] == own[0]["outcome"] == "finished":
-                    away = own[0]["test"]["llh"] - truth[0]["test"]["llh"]
+                    away = score(own[0], "llh") - score(truth[0], "llh")
                     axis.plot(place + (k - 1.5) * 0.15, away, MARKERS[k], color=colour, markersize=4, label=label)
         axis.axhline(0, **EXACT)
         axis.set_xticks(range(len(datasets)), datasets, fontsize=6, rotation=20)

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from experiments.cells import BUDGETS, LARGE_BUDGET
 from experiments.figures.style import EXACT, WAYS, datasets_of, legend, name, panels, solvers_of, title
 from experiments.store import Record
-from experiments.summary import LABELS, by_run, is_finished
+from experiments.summary import LABELS, by_run, is_finished, score
 
 DEEPER = "#CC79A7"
 SYSTEMS = {"residual_probes": ("probes", "llh", "test log-likelihood"), "residual_mean": ("mean", "rmse", "test RMSE")}
@@ -21,7 +21,12 @@ def under_budgets(records: list[Record], dataset: str, residual: str = "residual
     cells = [r for r in cells if not r["run"]["settings"]["large"]]
     if not cells:
         return None
-    systems, score, score_name = SYSTEMS[residual]
+    systems, name_of_score, score_name = SYSTEMS[residual]
+
+    def of(record: Record) -> float:
+        """The log-likelihood that training has found; the RMSE of the mean as it was solved for."""
+        return score(record, name_of_score, samples=residual == "residual_mean")
+
     solvers, shades = solvers_of(cells), plt.get_cmap("viridis")
     figure, axes = panels(len(solvers), len(WAYS) + 1, width=2.3, height=1.9)
     for line, solver in enumerate(solvers):
@@ -35,7 +40,7 @@ def under_budgets(records: list[Record], dataset: str, residual: str = "residual
                     axis.semilogy(history["step"], history[residual], color=shade, linewidth=1,
                                   label=f"{budget:g} epochs a step")  # fmt: skip
                     if record["outcome"] == "finished":
-                        marks.append((budget, record["test"][score]))
+                        marks.append((budget, of(record)))
             axis.axhline(0.01, color="black", linestyle=":", linewidth=1)
             name(axis, title=label if line == 0 else "", x="step" if line == len(solvers) - 1 else "",
                  y=f"{LABELS[solver]}: residual of the {systems}" if column == 0 else "")  # fmt: skip
@@ -43,7 +48,7 @@ def under_budgets(records: list[Record], dataset: str, residual: str = "residual
                 axes[line, -1].plot(*zip(*marks, strict=True), f"o{style}", color=colour, markersize=3, label=label)
         for truth in by_run(records, dataset=dataset, solver="exact", split=0):
             if is_finished(truth):
-                axes[line, -1].axhline(truth["test"][score], **EXACT)
+                axes[line, -1].axhline(of(truth), **EXACT)
         low = min(axis.get_ylim()[0] for axis in axes[line, :-1])
         high = max(axis.get_ylim()[1] for axis in axes[line, :-1])
         for axis in axes[line, :-1]:

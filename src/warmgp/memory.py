@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 LOW_RANK_COPIES = 6
 """Of (n, k) in float64, while pivots are carried to a new factor beside the old one."""
 
+NEIGHBOUR_BYTES = 80
+"""Of a point and its neighbour: its number, two sparse factors with columns, and one more being sorted beside them."""
+
 
 def training_bytes(plan: Plan, n: int, d: int) -> int:
     """What training holds at its peak: H and factors, solutions, and a few copies of them."""
@@ -28,6 +31,7 @@ def training_bytes(plan: Plan, n: int, d: int) -> int:
         # a new factor is made beside the old one
         low = LOW_RANK_COPIES * 8 * n * plan.solver.preconditioner_rank
         matrices += 2 * dense_bytes(n, torch.float32) if whole else low
+        matrices += NEIGHBOUR_BYTES * n * (plan.solver.neighbours + 1) if plan.solver.neighbours else 0
     if isinstance(plan.solver, AlternatingProjections):
         matrices += _block_bytes(plan.solver, plan.rule, n, size)
     return max(matrices, 3 * dense_bytes(plan.sample_size, torch.float32)) + vectors
