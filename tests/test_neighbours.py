@@ -11,7 +11,7 @@ from torch import Tensor
 from solver_problems import dense_h
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, get_kernel
-from warmgp.neighbour_factor import NeighbourFactor
+from warmgp.neighbour_factor import NeighbourFactor, _csr
 from warmgp.neighbours import Neighbours, nearest_earlier
 from warmgp.operators import OPERATORS, ChunkedOperator, DenseOperator, KernelOperator
 from warmgp.preconditioners import PivotedCholesky
@@ -69,10 +69,33 @@ def test_groups_are_of_points_near_each_other() -> None:
 def test_neighbours_serve_while_distances_divide_alike() -> None:
     operator = make(50)
     near = Neighbours.seek(operator, 5)
-    assert near.serve(operator)
-    assert near.serve(operator.at(Hyperparameters(1.0, 9.0, 7.0 * THETA.length_scales)))  # a common factor
-    assert near.serve(operator.at(Hyperparameters(0.3, 1.7, [0.85, 1.4, 2.5, 1.1])))
-    assert not near.serve(operator.at(Hyperparameters(0.3, 1.7, [2.5, 1.5, 0.8, 1.0])))
+    assert near.still_serve(operator)
+    assert near.still_serve(operator.at(Hyperparameters(1.0, 9.0, 7.0 * THETA.length_scales)))  # a common factor
+    assert near.still_serve(operator.at(Hyperparameters(0.3, 1.7, [0.85, 1.4, 2.5, 1.1])))
+    assert not near.still_serve(operator.at(Hyperparameters(0.3, 1.7, [2.5, 1.5, 0.8, 1.0])))
+
+
+@pytest.mark.parametrize("column", [torch.tensor([3000.0] + [0.0] * 399), 30.0 * torch.ones(400).cumsum(0) % 60.0])
+def test_a_column_that_spreads_far_does_not_hide_the_others(column: Tensor) -> None:
+    """One outlier, or two far values: neighbours agree in it, so it has no share in their distances."""
+    x = torch.cat([points(400, 2), column.double()[:, None]], 1)
+    operator = DenseOperator(x, get_kernel("matern32"), Hyperparameters(0.1, 1.0, [0.3, 3.0, 1.0]))
+    near = Neighbours.seek(operator, 6)
+    assert not near.still_serve(operator.at(Hyperparameters(0.1, 1.0, [3.0, 0.3, 1.0])))
+
+
+def test_groups_by_brute_force() -> None:
+    """In the known random order, by scaled distances, of float32 inputs far from zero; by other lengths if asked."""
+    x = (points(150) + 1e4).float()
+    operator = ChunkedOperator(x, get_kernel("matern32"), THETA, tile_entries=500)
+    order = torch.randperm(150, generator=torch.Generator().manual_seed(0))
+    for lengths in (None, torch.tensor([3.0, 0.2, 1.0, 1.0], dtype=torch.float64)):
+        groups = Neighbours.seek(operator, 5, lengths).groups
+        z = x.double() / (THETA.length_scales if lengths is None else lengths)
+        for place in range(6, 150):
+            i, earlier = order[place], order[:place]
+            nearest = earlier[(z[earlier] - z[i]).norm(dim=1).argsort()[:5]]
+            assert set(groups[i, :-1].tolist()) == set(nearest.tolist())
 
 
 # -- kernels of groups -----------------------------------------------------------------------------------------------
@@ -87,6 +110,14 @@ def test_group_kernels(name: str, kind: str) -> None:
     assert found.dtype == torch.float64 and operator.entries_evaluated - before == 11 * 25
     for group, K in zip(groups, found, strict=True):
         assert torch.allclose(K, H[group][:, group], atol=1e-12)
+
+
+@NAMES
+def test_group_kernels_of_points_that_nearly_coincide_far_from_zero(name: str) -> None:
+    x = (1e4 + 1e-3 * points(6, 2)).float()
+    theta = Hyperparameters(1e-12, 1.0, [1.0])
+    found = ChunkedOperator(x, get_kernel(name), theta).group_kernels(torch.arange(6)[None])[0]
+    assert torch.allclose(found, dense_h(x.double(), name, theta), rtol=0, atol=1e-12)
 
 
 # -- the factor ------------------------------------------------------------------------------------------------------
@@ -142,6 +173,49 @@ def test_it_is_positive_definite(noise: float, rank: int, dtype: torch.dtype) ->
     assert float(torch.linalg.eigvalsh(0.5 * (found + found.T)).min()) > 0
 
 
+@pytest.mark.parametrize(("name", "d"), [("matern12", 2), ("matern32", 6)])
+def test_with_hardly_any_noise_in_float32_nobody_is_left_alone(name: str, d: int) -> None:
+    """What the low rank leaves is known to a fraction of the noise: a row of S is never longer than 1/σ."""
+    theta = Hyperparameters(1e-4, 1.0, [1.0])
+    operator = DenseOperator(points(400, d).float(), get_kernel(name), theta)
+    factor = NeighbourFactor.build(operator, 12, PivotedCholesky.build(operator, 30))
+    values = factor._S._values
+    alone = (values[:, :-1] == 0).all(1)
+    assert int(alone.sum()) == 1  # the first of all
+    assert float(values[:, -1].max()) <= 1e4 * (1 + 1e-6)
+    rule, b = StoppingRule(0.01), torch.randn(400, 3, generator=torch.Generator().manual_seed(1))
+    low, none = (ConjugateGradients(rank, neighbours=12).solve(operator, b, rule=rule) for rank in (30, 0))
+    assert low.iterations <= none.iterations + 2
+
+
+def test_a_low_rank_that_rounding_would_spoil_is_left_out() -> None:
+    x = points(300, 2)
+    operator = DenseOperator(x, get_kernel("matern12"), Hyperparameters(1e-8, 1.0, [1.0]))
+    factor = NeighbourFactor.build(operator, 12, PivotedCholesky.build(operator, 40))
+    assert factor._Qt is None
+    found = factor.solve(torch.eye(300, dtype=torch.float64))
+    assert torch.equal(found, NeighbourFactor.build(operator, 12, None).solve(torch.eye(300, dtype=torch.float64)))
+
+
+def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = DenseOperator(points(500), get_kernel("matern32"), THETA, tile_entries=4000)
+    sizes: list[int] = []
+    plain = operator.group_kernels
+    monkeypatch.setattr(operator, "group_kernels", lambda g: sizes.append(len(g)) or plain(g))
+    NeighbourFactor.build(operator, 7, PivotedCholesky.build(operator, 12))
+    assert max(sizes) == 4000 // (8 * 20) and sum(sizes) == 500
+    with pytest.raises(ValueError, match=r"neighbours: .* too many; take fewer"):
+        _csr(torch.zeros(2), torch.zeros(1), torch.empty(1).expand(2**31), 1)
+
+
+def test_the_residual_is_not_rounded() -> None:
+    operator = make()
+    R = points(61, 3, seed=5)
+    expected = inverse(operator, 6, 9) @ R
+    found = NeighbourFactor.build(operator, 6, PivotedCholesky.build(operator, 9)).solve(R)
+    assert (found - expected).norm() <= 1e-12 * expected.norm()
+
+
 def test_points_that_lose_their_neighbours_to_rounding_stand_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     operator = make()
     wrong = torch.full((61, 7, 7), 2.0, dtype=torch.float64)  # no covariances: not positive definite
@@ -176,6 +250,14 @@ def test_they_are_not_worse_than_the_low_rank_where_noise_rules() -> None:
     assert near.converged and near.iterations <= low.iterations + 1
 
 
+@pytest.mark.parametrize(("d", "noise", "length"), [(1, 1e-6, 1.0), (2, 1e-4, 3.0)])
+def test_a_first_step_that_raises_the_residual_is_not_the_end(d: int, noise: float, length: float) -> None:
+    x = points(400, d, seed=3)
+    operator = DenseOperator(x, get_kernel("matern52"), Hyperparameters(noise, 1.0, [length]))
+    b = torch.randn(400, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    assert ConjugateGradients(0, neighbours=20).solve(operator, b, rule=StoppingRule(0.01, 200.0)).converged
+
+
 def test_what_the_next_solve_reuses() -> None:
     operator, b = surface(300, 0.1)
     solver, rule = ConjugateGradients(10, neighbours=8), StoppingRule(0.01)
@@ -192,9 +274,27 @@ def test_what_the_next_solve_reuses() -> None:
     moved = then(Hyperparameters(0.11, 1.1, [0.55]))
     assert moved is not first and moved.neighbours is first.neighbours
     assert then(operator.theta, ConjugateGradients(10, neighbours=5)).neighbours is not first.neighbours
+    assert then(operator.theta, ConjugateGradients(5, neighbours=8)) is not first  # another rank
+    swapped = DenseOperator(operator.x, operator.kernel, Hyperparameters(0.1, 1.0, [0.2, 5.0]))
+    again = solver.solve(swapped, b, rule=rule, state=solver_state).state.preconditioner
+    assert again.neighbours is not first.neighbours  # other distances
+    all_of_them = ConjugateGradients(0, neighbours=1000)
+    kept = all_of_them.solve(operator, b, rule=rule).state
+    moved = all_of_them.solve(operator.at(Hyperparameters(0.11, 1.1, [0.55])), b, rule=rule, state=kept).state
+    assert moved.preconditioner.neighbours is kept.preconditioner.neighbours
     other, _ = surface(300, 0.1)
     elsewhere = solver.solve(other, b, rule=rule, state=solver_state).state.preconditioner
     assert elsewhere.neighbours is not first.neighbours
+
+
+def test_a_recipe_gives_the_neighbours_that_were() -> None:
+    """By the length scales at which they were sought, while those serve, not by the ones of now."""
+    then, now = make(200), make(200, theta=Hyperparameters(0.3, 1.7, [0.9, 1.4, 2.2, 1.1]))
+    there = [Neighbours.seek(operator, 6).groups for operator in (then, now)]
+    assert not torch.equal(*there)
+    recipe = NeighbourFactor.build(then, 6, PivotedCholesky.build(then, 5)).recipe
+    assert recipe.low is not None and recipe.low.rank == 5
+    assert torch.equal(NeighbourFactor.build(now, 6, None, recipe).neighbours.groups, there[0])
 
 
 def test_nothing_is_warned_of() -> None:

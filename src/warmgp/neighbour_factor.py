@@ -10,7 +10,8 @@ the best one with that pattern (Vecchia's). With S L = Q Cᵀ, C Cᵀ = I + (S L
     P⁻¹ = Sᵀ (I − Q Qᵀ) S,    Q = S L C⁻ᵀ.
 
 All of it is float64: P⁻¹ has eigenvalues from 1/σ² down to those of the smoothest functions, which float32 would lose
-in rounding, and beside a product with H it costs nothing.
+in rounding. Applying it costs 2(m + 1 + k)/n of a product with H, making it a few products' time at some thousand
+points and a small part of one at many. On a GPU sparse products may add up in another order from run to run.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ from warmgp.neighbours import Neighbours
 from warmgp.operators.base import KernelOperator, ranges
 from warmgp.preconditioners import PivotedCholesky, Pivots
 
+MOST_GROUPS = 2**15
+"""Small matrices that are factored at once: libraries have limits of their own."""
+
 
 @dataclass(frozen=True)
 class NeighbourRecipe:
-    """What a factor is made again from after a resume, to the same bits."""
+    """What a factor is made again from after a resume: the same one."""
 
     length_scales: Tensor
     low: Pivots | None
@@ -49,15 +53,8 @@ class NeighbourFactor:
         self.origin = operator.origin
         self.neighbours = neighbours
         self.low = low
-        L = None if low is None else low.unit_factor * operator.signal_variance**0.5  # (n, k)
-        self._S = _Sparse(neighbours.groups, _sparse_factor(operator, neighbours.groups, L))
+        self._S, self._Qt = _factors(operator, neighbours.groups, _in_double(low, operator))
         self._St = self._S.transposed()
-        self._Q: Tensor | None = None
-        if L is not None:
-            SL = self._S.matmul(L)  # (n, k)
-            inner = SL.T @ SL
-            inner.diagonal().add_(1.0)
-            self._Q = torch.linalg.solve_triangular(torch.linalg.cholesky(inner), SL.T, upper=False)  # (k, n)
 
     @classmethod
     def build(
@@ -76,7 +73,7 @@ class NeighbourFactor:
                 near = kept.neighbours
             if near is not None and kept.low is low and kept.origin.same(operator.origin):
                 return kept
-        if near is None or not near.serve(operator):
+        if near is None or not near.still_serve(operator):
             near = Neighbours.seek(operator, m)
         return cls(operator, near, low)
 
@@ -87,9 +84,32 @@ class NeighbourFactor:
     def solve(self, R: Tensor) -> Tensor:
         """P⁻¹ R, (n, c)."""
         U = self._S.matmul(R.double())
-        if self._Q is not None:
-            U = torch.addmm(U, self._Q.T, self._Q @ U, alpha=-1.0)
+        if self._Qt is not None:
+            U.addmm_(self._Qt.T, self._Qt @ U, alpha=-1.0)
         return self._St.matmul(U).to(R.dtype)
+
+
+def _in_double(low: PivotedCholesky | None, operator: KernelOperator) -> Tensor | None:
+    """L in float64, (n, k): of a factor that was made in float32, again from its pivots. What L leaves of H has to be
+    known to a fraction of the noise. None where the pivots have become dependent."""
+    if low is not None and operator.dtype != torch.float64 and low.pivots.age == 0:
+        low = low.pivots.factor_at(operator)
+    return None if low is None else low.unit_factor * operator.signal_variance**0.5
+
+
+def _factors(operator: KernelOperator, groups: Tensor, L: Tensor | None) -> tuple[_Sparse, Tensor | None]:
+    """S, and Qᵀ (k, n); without L where I − QQᵀ would be lost in rounding even in float64."""
+    S = _Sparse(groups, _sparse_factor(operator, groups, L))
+    if L is None:
+        return S, None
+    SL = S.matmul(L)  # (n, k)
+    inner = SL.T @ SL
+    inner.diagonal().add_(1.0)
+    C, failed = torch.linalg.cholesky_ex(inner)
+    rounding = torch.finfo(torch.float64).eps * operator.n**0.5 * float(inner.diagonal().max())
+    if int(failed) != 0 or not rounding <= 0.1:
+        return _factors(operator, groups, None)
+    return S, torch.linalg.solve_triangular(C, SL.T, upper=False)
 
 
 def _sparse_factor(operator: KernelOperator, groups: Tensor, L: Tensor | None) -> Tensor:
@@ -97,7 +117,7 @@ def _sparse_factor(operator: KernelOperator, groups: Tensor, L: Tensor | None) -
     n, size = groups.shape
     values = torch.zeros(n, size, dtype=torch.float64, device=groups.device)
     rank = 0 if L is None else L.shape[1]
-    for rows in ranges(n, max(1, operator.tile_entries // (size * (size + rank)))):
+    for rows in ranges(n, min(MOST_GROUPS, max(1, operator.tile_entries // (size * (size + rank))))):
         group = groups[rows]  # (p, m + 1)
         E = operator.group_kernels(group)
         if L is not None:
@@ -112,9 +132,9 @@ def _sparse_factor(operator: KernelOperator, groups: Tensor, L: Tensor | None) -
         C, failed = torch.linalg.cholesky_ex(E)  # its last row is the point given its neighbours
         A = torch.linalg.solve_triangular(C[:, :-1, :-1].mT, C[:, -1, :-1, None], upper=True)[..., 0]
         scale = 1.0 / C[:, -1, -1]
-        lost = failed != 0  # what is left is mostly rounding: the point stands for itself
-        values[rows, :-1] = (A * -scale[:, None]).masked_fill_(lost[:, None], 0.0)
-        values[rows, -1] = torch.where(lost, own.clamp_min(operator.noise_variance).rsqrt(), scale)
+        alone = failed != 0  # what is left is mostly rounding: the point stands for itself
+        values[rows, :-1] = (A * -scale[:, None]).masked_fill_(alone[:, None], 0.0)
+        values[rows, -1] = torch.where(alone, own.clamp_min(operator.noise_variance).rsqrt(), scale)
     return values
 
 
@@ -124,28 +144,33 @@ class _Sparse:
     def __init__(self, columns: Tensor, values: Tensor) -> None:
         n, k = columns.shape
         rows = torch.arange(0, n * k + 1, k, device=columns.device)
+        self._columns, self._values = columns, values
         self._matrix = _csr(rows, columns.reshape(-1), values.reshape(-1), n)
-        self._columns = columns
-
-    def transposed(self) -> _Transposed:
-        return _Transposed(self._columns, self._matrix.values())
 
     def matmul(self, R: Tensor) -> Tensor:
         return self._matrix @ R
 
+    def transposed(self) -> _Transposed:
+        return _Transposed(self._columns, self._values)
 
-class _Transposed(_Sparse):
-    """The transpose of such a matrix, by rows of its own: products with it are sums in a fixed order."""
+
+class _Transposed:
+    """The transpose of such a matrix, by rows of its own: no sum waits for another."""
 
     def __init__(self, columns: Tensor, values: Tensor) -> None:
         n, k = columns.shape
         place = columns.reshape(-1).sort(stable=True)
         counts = torch.bincount(place.values, minlength=n)
         rows = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        self._matrix = _csr(rows, place.indices // k, values[place.indices], n)
+        self._matrix = _csr(rows, place.indices // k, values.reshape(-1)[place.indices], n)
+
+    def matmul(self, R: Tensor) -> Tensor:
+        return self._matrix @ R
 
 
 def _csr(rows: Tensor, columns: Tensor, values: Tensor, n: int) -> Tensor:
+    if values.numel() >= 2**31:
+        raise ValueError(f"neighbours: {values.numel():,} of them in all are too many; take fewer")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
         return torch.sparse_csr_tensor(rows.int(), columns.int(), values, (n, n), check_invariants=False)

@@ -10,10 +10,13 @@ from torch import Tensor
 from warmgp.operators.base import KernelOperator, ranges
 
 MOVED = 0.2
-"""Share of the distances that may pass from some inputs to others before neighbours are sought anew."""
+"""Share of the distances to neighbours that may pass from some inputs to others before they are sought anew."""
 
-QUERIES = {"cpu": 256, "cuda": 1024}
-"""Points whose neighbours are sought at once: as many candidates at a time as a tile then holds."""
+LOOKED_AT = 1000
+"""Points whose distances tell that."""
+
+AT_ONCE = {"cpu": 256, "cuda": 1024}
+"""Points whose neighbours are sought at once. A tile of distances then holds as many candidates as fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,25 +37,33 @@ class Neighbours:
 
     @classmethod
     def seek(cls, operator: KernelOperator, m: int, length_scales: Tensor | None = None) -> Neighbours:
-        """By the operator's length scales, or others. All pairs of points are looked at, a tile at a time."""
+        """By the operator's length scales, or others. All pairs of points are looked at, a tile at a time.
+
+        In float64: the squares of far points would drown the differences of near ones.
+        """
         lengths = operator.theta.length_scales if length_scales is None else length_scales
         x, n = operator.x, operator.n
         order = torch.randperm(n, generator=torch.Generator().manual_seed(0)).to(x.device)
-        z = ((x - x.mean(0)) / lengths.to(x))[order]
+        z = ((x.double() - x.double().mean(0)) / lengths.to(x.device))[order]
         found = nearest_earlier(z, min(m, n - 1), operator.tile_entries)
         groups = torch.empty(n, found.shape[1] + 1, dtype=torch.int64, device=x.device)
         groups[order] = torch.cat([order[found], order[:, None]], 1)
         return cls(groups, lengths)
 
-    def serve(self, operator: KernelOperator) -> bool:
+    def still_serve(self, operator: KernelOperator) -> bool:
         """Whether they are still neighbours by the operator's length scales.
 
-        A common factor in all of them changes nothing; what counts is how the squared distances divide among inputs.
+        A common factor in all of them changes nothing; what counts is how the squared distances of a point to its
+        neighbours divide among the inputs, on average over some points.
         """
-        spread = operator.x.double().var(0).cpu()
-        shares = [(spread / lengths**2) for lengths in (self.length_scales, operator.theta.length_scales)]
-        before, now = (share / share.sum().clamp_min(torch.finfo(torch.float64).tiny) for share in shares)
-        return float((before - now).abs().sum()) <= 2 * MOVED
+        some = self.groups[:: -(-operator.n // LOOKED_AT)]
+        gaps = (operator.x[some].double() - operator.x[some[:, -1:]].double()).square().sum(1)  # (p, d)
+        shares = []
+        for lengths in (self.length_scales, operator.theta.length_scales):
+            squares = gaps / lengths.to(gaps.device).square()
+            shares.append(squares / squares.sum(1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny))
+        before, now = shares
+        return float((before - now).abs().sum(1).mean()) <= 2 * MOVED
 
 
 def nearest_earlier(z: Tensor, m: int, tile_entries: int) -> Tensor:
@@ -62,17 +73,16 @@ def nearest_earlier(z: Tensor, m: int, tile_entries: int) -> Tensor:
     if m == 0:
         return found
     squares = z.square().sum(1)
-    height = QUERIES["cpu" if z.device.type == "cpu" else "cuda"]
+    height = AT_ONCE["cpu" if z.device.type == "cpu" else "cuda"]
     for rows in ranges(n, height):
         own = torch.arange(rows.start, rows.stop, device=z.device)[:, None]
         distance = z.new_full((own.shape[0], m), torch.inf)
         number = own.expand(-1, m)
         for columns in ranges(rows.stop, max(m, tile_entries // height)):
             tile = torch.addmm(squares[columns], z[rows], z[columns].T, alpha=-2.0)  # up to the row's own square
-            candidates = torch.arange(columns.start, columns.stop, device=z.device).expand(own.shape[0], -1)
             if columns.stop > rows.start:
-                tile.masked_fill_(candidates >= own, torch.inf)
+                tile.masked_fill_(torch.arange(columns.start, columns.stop, device=z.device) >= own, torch.inf)
             distance, place = torch.cat([distance, tile], 1).topk(m, 1, largest=False, sorted=False)
-            number = torch.cat([number, candidates], 1).gather(1, place)
+            number = torch.where(place < m, number.gather(1, place.clamp_max(m - 1)), place - m + columns.start)
         found[rows] = torch.where(distance.isinf(), own, number)
     return found

@@ -165,7 +165,7 @@ class KernelOperator(ABC):
     def group_kernels(self, groups: Tensor) -> Tensor:
         """K among the points of each row of ``groups`` (p, m), without the noise, (p, m, m) in float64."""
         lengths = self.theta.length_scales.to(self.device)
-        z = (self.x[groups] - self.x[groups[:, -1:]]).double() / lengths  # from the last point of each group
+        z = (self.x[groups].double() - self.x[groups[:, -1:]].double()) / lengths  # from the last point of each group
         r = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
         self.entries_evaluated += r.numel()
         return self.kernel.profile(r).mul_(self.signal_variance)
