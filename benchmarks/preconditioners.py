@@ -81,6 +81,7 @@ def timed(solver: Solver, operator: KernelOperator, targets: Tensor) -> dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="*", default=SETS)
+    parser.add_argument("--only", default="", help="solvers with this in their name, such as neighbours")
     parser.add_argument("--n", type=int, default=10_000)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--data", default=None, help="folder of the UCI sets (default: WARMGP_DATA, else a download)")
@@ -90,6 +91,8 @@ def main() -> None:
     for name in args.sets:
         operator, targets = problem(name, args.n, args.device, args.data)
         for label, solver in SOLVERS.items():
+            if args.only not in label:
+                continue
             row = {"set": name, "n": operator.n, "d": operator.x.shape[1], "solver": label}
             row |= timed(solver, operator, targets)
             rows.append(row)

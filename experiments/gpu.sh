@@ -40,10 +40,9 @@ larger() {  # of split 0 the cells that end soon
 
 {
     small pol
-    echo "budgets --datasets pol --warm"
+    echo "budgets --datasets pol"
     echo "distances --datasets pol"
     echo "spectrum --datasets pol"
-    echo "budgets --datasets pol --no-warm"
     echo "features --datasets pol"
 } | lane &
 {
@@ -54,8 +53,8 @@ larger() {  # of split 0 the cells that end soon
     echo "features --datasets elevators protein"
 } | lane &
 {
-    echo "spectrum --datasets bike --splits 0-2"
     small bike
+    echo "spectrum --datasets bike --splits 0-2"
     larger keggdirected
     echo "features --datasets bike"
 } | lane &
