@@ -24,7 +24,7 @@ from experiments.published import Papers, read_published
 from experiments.spectrum import spectrum_table
 from experiments.store import Record, Store
 from experiments.summary import LABELS, Summary, by_run, is_finished, summaries
-from experiments.tables import main_table, table_of
+from experiments.tables import main_table, markdown, table_of
 
 HEAD = """\
 Tables and figures of *Improving Linear System Solvers for Hyperparameter Optimisation in Iterative Gaussian Processes*
@@ -64,7 +64,7 @@ def all_figures(store: Store, records: list[Record]) -> Iterator[tuple[str, str,
     )
     yield "differences", caption, figures.differences(records)
     caption = (
-        "Random features against the deviation from exact training; *more in the tail* are the library's own, with "
+        "Random features against the deviation from exact training; “more in the tail” are the library's own, with "
         "more frequencies where the spectrum is thin."
     )
     yield "features", caption, figures.feature_counts(records)
@@ -104,6 +104,31 @@ def all_figures(store: Store, records: list[Record]) -> Iterator[tuple[str, str,
         yield f"large-{solver}", caption, figures.large_sets(records, solver)
 
 
+PAPERS_FIGURES = {
+    "1: relative runtimes": "runtimes",
+    "3: initial distances": "distances",
+    "4: number of probes": "probes",
+    "5: random features, exact prior samples": "differences exact-prior features",
+    "6: section of the quadratic": "sections",
+    "7, 21: iterations to the tolerance": "iterations",
+    "8: warm starts beside exact training": "trajectories differences",
+    "9, 14 to 17: residuals under budgets": "budgets",
+    "10, 18 to 20: large sets": "large",
+    "11 to 13: hyperparameters over steps": "trajectories",
+}
+"""Number and subject in the paper: how our files begin."""
+
+
+def concordance(drawn: list[str]) -> str:
+    """Which of the figures below stand for which of the paper's."""
+    rows = []
+    for theirs, ours in PAPERS_FIGURES.items():
+        there = [name for name in drawn if name.startswith(tuple(ours.split()))]
+        rows.append([theirs, ", ".join(there) or "not run"])
+    head = "The paper's figures and ours; its table 1 and tables 2 to 10 are the sections above, by set."
+    return f"{head}\n\n{markdown(['the paper’s figure', 'here'], rows)}"
+
+
 def trainings(store: Store) -> list[Record]:
     """Those of the settings that the lists have now."""
     return [record for record in store.records() if is_current(record)]
@@ -141,7 +166,7 @@ def tables(store: Store, papers: Papers) -> list[str]:
 
 def write(store: Store, paper: Path | None, out: Path) -> None:
     """The page, and its figures in a folder beside it."""
-    parts = [*tables(store, read_published(paper)), "## Figures"]
+    parts, pictures, drawn = tables(store, read_published(paper)), [], []
     images = out.parent / out.stem
     images.mkdir(parents=True, exist_ok=True)
     for name, caption, figure in all_figures(store, trainings(store)):
@@ -149,7 +174,9 @@ def write(store: Store, paper: Path | None, out: Path) -> None:
             continue
         figure.savefig(images / f"{name}.png", dpi=130)
         plt.close(figure)
-        parts.append(f"![{caption}]({images.name}/{name}.png)\n\n*{caption}*")
+        drawn.append(name)
+        pictures.append(f"![{caption}]({images.name}/{name}.png)\n\n**{name}.** *{caption}*")
+    parts += ["## Figures", concordance(drawn), *pictures]
     out.write_text("\n\n".join(parts) + "\n")
 
 

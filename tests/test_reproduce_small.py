@@ -122,6 +122,7 @@ def test_the_page_has_every_table_and_figure(store: Store, tmp_path: Path) -> No
     ):
         assert f"## {heading}" in text
     assert "not run" not in text.split("## Table 1")[0].split("## What was found")[1]
+    assert "not run" not in text.split("## Figures")[1]
     assert all(path.stat().st_size > 10_000 for path in (tmp_path / "results").glob("*.png"))
 
 
