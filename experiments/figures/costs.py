@@ -47,12 +47,17 @@ def runtimes(records: list[Record]) -> Figure | None:
                     axis.bar(x, whole, 0.18, color="none", edgecolor=colour, linewidth=1.2)
                     axis.annotate("<", (x, whole), ha="center", va="bottom", fontsize=8)
                     continue
-                axis.bar(x, whole, 0.18, color=colour, label=label)
+                axis.bar(
+                    x, whole, 0.18, color=colour, label=label, edgecolor="black" if warm else "none", linewidth=0.8
+                )
                 axis.bar(x, share, 0.18, color="none", edgecolor="white", hatch="////", linewidth=0)
         axis.set_xticks(range(len(datasets)), datasets, fontsize=7)
         axis.set_xlim(-0.6, len(datasets) - 0.4)
         name(axis, title=LABELS[solver], y="time relative to standard" if axis is axes[0, 0] else "")
-    handles = [Patch(color=colour, label=label) for label, colour, _ in WAYS.values()]
+    handles = [
+        Patch(facecolor=colour, edgecolor="black" if warm else "none", label=label)
+        for (_, warm), (label, colour, _) in WAYS.items()
+    ]
     handles.append(Patch(facecolor="grey", edgecolor="white", hatch="////", label="of that, the solver"))
     figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
     return figure
