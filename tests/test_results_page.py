@@ -73,3 +73,5 @@ def test_the_readme_has_the_tables_of_the_records() -> None:
     found, readme = summaries(records), (ROOT / "README.md").read_text()
     for table in (scores_in_short(records, found), work_in_short(found)):
         assert table in readme, f"the README should have:\n{table}"
+    cut = sum(record["outcome"] == "cut" for record in records)
+    assert f"{len(records)} trainings" in readme and f"{cut} of them cut at a time limit" in readme
