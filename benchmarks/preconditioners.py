@@ -80,13 +80,15 @@ def timed(solver: Solver, operator: KernelOperator, targets: Tensor) -> dict[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="*", default=SETS)
+    parser.add_argument("sets", nargs="*", default=SETS, choices=SETS)
     parser.add_argument("--only", default="", help="solvers with this in their name, such as neighbours")
     parser.add_argument("--n", type=int, default=10_000)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--data", default=None, help="folder of the UCI sets (default: WARMGP_DATA, else a download)")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
+    if not any(args.only in label for label in SOLVERS):
+        parser.error(f"--only {args.only}: no solver has that in its name; there are {'; '.join(SOLVERS)}")
     rows = []
     for name in args.sets:
         operator, targets = problem(name, args.n, args.device, args.data)

@@ -169,3 +169,19 @@ def test_seconds_of_two_machines_are_not_compared() -> None:
     found = summaries([cell(0, "standard", False), {**cell(0), "machine": {"device": "there"}}])
     assert speed_up(found, ("pol", "ap", "pathwise", True)) == (1.0, False)
     assert math.isnan(speed_up(found, ("pol", "ap", "pathwise", True), "seconds")[0])
+
+
+def test_seconds_of_a_run_that_went_on_elsewhere_are_compared_with_nothing() -> None:
+    both = {"machine": {"device": "here; there"}}
+    found = summaries([{**cell(0, "standard", False), **both}, {**cell(0), **both}])
+    assert math.isnan(speed_up(found, ("pol", "ap", "pathwise", True), "seconds")[0])
+    assert speed_up(found, ("pol", "ap", "pathwise", True)) == (1.0, False)
+
+
+def test_a_large_run_that_was_cut_shows_in_brackets_how_far_it_came() -> None:
+    house = record(Run("houseelectric", solver="cg", budget=10.0), cut=True)
+    house["history"] = {
+        "residual_mean": [0.2, 0.4], "residual_probes": [0.5, 0.7], "test_rmse": [0.9, 0.25], "test_llh": [-3.0, 0.125],
+    }  # fmt: skip
+    table = large_table(summaries([house]), {}, "houseelectric")
+    assert "| (0.2500) |  | (0.125) |  | (0.300) |  | (0.600) |" in table and "as far as it came" in table

@@ -36,6 +36,17 @@ def inverse(operator: KernelOperator, m: int, rank: int = 0) -> Tensor:
     return factor.solve(torch.eye(operator.n, dtype=operator.dtype)).double()
 
 
+def by_definition(E: Tensor, near: Neighbours) -> Tensor:
+    """S of the module's head, row by row from a dense E."""
+    S = torch.zeros_like(E)
+    for i, group in enumerate(near.groups[:, :-1]):
+        N = group[group != i]
+        A = torch.linalg.solve(E[N][:, N], E[N, i])
+        S[i, N], S[i, i] = -A, 1.0
+        S[i] /= (E[i, i] - A @ E[N, i]).sqrt()
+    return S
+
+
 # -- the search ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("n", "d", "m"), [(1, 1, 0), (2, 1, 1), (37, 1, 5), (301, 3, 7), (300, 5, 299)])
 @pytest.mark.parametrize("tile_entries", [1, 3000, 2**21])
@@ -135,12 +146,7 @@ def test_rows_condition_a_point_on_its_neighbours(name: str) -> None:
     """Row i of S is (e_i − A_i)/√D_i with A and D of the definition, by dense algebra."""
     operator, m = make(name=name), 6
     near, H = Neighbours.seek(operator, m), dense_h(operator.x, name, THETA)
-    S = torch.zeros(61, 61, dtype=torch.float64)
-    for i, group in enumerate(near.groups[:, :-1]):
-        N = group[group != i]
-        A = torch.linalg.solve(H[N][:, N], H[N, i])
-        S[i, N], S[i, i] = -A, 1.0
-        S[i] /= (H[i, i] - A @ H[N, i]).sqrt()
+    S = by_definition(H, near)
     assert torch.allclose(inverse(operator, m), S.T @ S, rtol=1e-9, atol=1e-9)
 
 
@@ -150,12 +156,7 @@ def test_the_low_rank_is_added() -> None:
     low = PivotedCholesky.build(operator, 9)
     L = low.unit_factor * THETA.signal_scale
     near, E = Neighbours.seek(operator, m), dense_h(operator.x, "matern32", THETA) - L @ L.T
-    S = torch.zeros(61, 61, dtype=torch.float64)
-    for i, group in enumerate(near.groups[:, :-1]):
-        N = group[group != i]
-        A = torch.linalg.solve(E[N][:, N], E[N, i])
-        S[i, N], S[i, i] = -A, 1.0
-        S[i] /= (E[i, i] - A @ E[N, i]).sqrt()
+    S = by_definition(E, near)
     P = L @ L.T + torch.linalg.inv(S.T @ S)
     assert (inverse(operator, m, 9) @ P - torch.eye(61)).abs().max() <= 1e-8
 

@@ -11,6 +11,7 @@ import torch
 from warmgp import AlternatingProjections, ConjugateGradients, Matern32, devices, planner
 from warmgp.costs import TYPICAL, Rates, epochs_seconds, exact_seconds, factor_cg_seconds, measured_rates
 from warmgp.devices import available_memory
+from warmgp.memory import training_bytes
 from warmgp.persistence import plan_from_json, plan_to_json
 from warmgp.planner import make_plan, operator_for
 
@@ -228,3 +229,12 @@ def test_a_containers_memory_is_its_limit_less_its_use(
 def test_a_low_rank_preconditioner_is_counted_with_its_copies() -> None:
     low, high = (make_plan(100_000, 5, solver=ConjugateGradients(rank)) for rank in (100, 300))
     assert high.estimated_bytes - low.estimated_bytes == 6 * 8 * 100_000 * 200
+
+
+def test_neighbours_take_memory() -> None:
+    """Their numbers and two sparse factors are held: at least 8 + 2·12 bytes for each point and neighbour."""
+    plain, near = (
+        make_plan(100_000, 3, solver=ConjugateGradients(100, neighbours=m), device="cpu") for m in (0, 30)
+    )  # fmt: skip
+    more = training_bytes(near, 100_000, 3) - training_bytes(plain, 100_000, 3)
+    assert more >= 32 * 31 * 100_000

@@ -131,8 +131,6 @@ class ConjugateGradients(Solver):
             r.addcmul_(alpha, Hd, value=-1.0)
             p = self._precondition(preconditioner, r)
             gamma_new = (r * p).sum(0)
-            if near:
-                indefinite.logical_or_(gamma_new < 0)
             torch.addcmul(p, _ratio(gamma_new, gamma), d, out=d)
             gamma.copy_(gamma_new)
 
