@@ -172,10 +172,10 @@ def large_table(found: Found, published: Papers, dataset: str) -> str:
             shown(their.seconds / 60, 0) if their else "",
         ])  # fmt: skip
     cut = any(not own.finished for cell, own in found.items() if cell[0] == dataset)
-    note = (
-        "In brackets: of a run that was cut, scores after its last step and residuals over the steps that it has.\n\n"
-    )
-    return (note if cut else "") + markdown(head, rows)
+    note = "Scores are of the model after one more solve at the last hyperparameters, residuals averages over the steps."
+    if cut:
+        note += " In brackets: of a run that was cut, as far as it came."
+    return f"{note}\n\n{markdown(head, rows)}"
 
 
 def so_far(summary: Summary | None, name: str, digits: int = 3) -> str:
