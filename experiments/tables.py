@@ -172,7 +172,7 @@ def large_table(found: Found, published: Papers, dataset: str) -> str:
             shown(their.seconds / 60, 0) if their else "",
         ])  # fmt: skip
     cut = any(not own.finished for cell, own in found.items() if cell[0] == dataset)
-    note = "Scores are of the model after one more solve at the last hyperparameters, residuals averages over the steps."
+    note = "Scores are of the model after one more solve at the last hyperparameters, residuals means over the steps."
     if cut:
         note += " In brackets: of a run that was cut, as far as it came."
     return f"{note}\n\n{markdown(head, rows)}"
