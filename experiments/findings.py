@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from statistics import fmean, median
 
@@ -27,6 +27,7 @@ from experiments.summary import (
     paired,
     plain,
     score,
+    seconds_in_order,
     speed_up,
 )
 from experiments.tables import markdown, shown, way
@@ -257,10 +258,16 @@ def order_line(found: Found, papers: Papers) -> str:
         for pair in pairs
         if pair.whole and not papers[pair.dear].unfinished and not found[pair.dear].bound
     ]
+    others = [pair for pair in across if not pair.good]
+    solvers = Counter(f"{LABELS[pair.cheap[1]]} below {LABELS[pair.dear[1]]}" for pair in others)
+    rest = (
+        f" Of the other {len(others)} (in the paper {', '.join(f'{k} {count} times' for k, count in solvers.items())}) "
+        f"{sum(seconds_in_order(found, pair) for pair in others)} are in the paper's order by our solver's seconds."
+    )
     size = f" Of whole runs our factor is {median(sizes):.2f} times the paper's in the median." if sizes else ""
     return (
         "- Order of two cells of one dataset and solver by epochs, where the paper's solver times differ by more than "
         f"20%: as in the paper for {sum(pair.good for pair in pairs)} of {len(pairs)} pairs ({short} of them over the "
         f"steps that both have, because a run was cut){wrong}. Between cells of two solvers, an epoch of which takes "
-        f"different times, for {sum(pair.good for pair in across)} of {len(across)}.{size}"
+        f"different times, for {sum(pair.good for pair in across)} of {len(across)}.{rest if others else ''}{size}"
     )

@@ -166,14 +166,20 @@ def orders(found: Found, published: Papers, *, across: bool = False) -> list[Ord
     return pairs
 
 
-def _in_order(pairs: list[tuple[Record, Record]]) -> tuple[bool, bool]:
-    """Whether the second of each pair cost more epochs in all, and whether that is of whole runs."""
-    low, high = (sum(pair[k]["epochs"] for pair in pairs) for k in (0, 1))
+def _in_order(pairs: list[tuple[Record, Record]], name: str = "epochs") -> tuple[bool, bool]:
+    """Whether the second of each pair cost more epochs (or ``name``) in all, and whether that is of whole runs."""
+    low, high = (sum(pair[k][name] for pair in pairs) for k in (0, 1))
     low_is_bound, high_is_bound = (any(is_bound(pair[k]) for pair in pairs) for k in (0, 1))
     if (high > low and not low_is_bound) or (high <= low and not high_is_bound):
         return high > low, True
-    low, high = (sum(sum(pair[k]["history"]["epochs"][: _steps(pair)]) for pair in pairs) for k in (0, 1))
+    low, high = (sum(sum(pair[k]["history"][name][: _steps(pair)]) for pair in pairs) for k in (0, 1))
     return high > low, False
+
+
+def seconds_in_order(found: Found, pair: Order) -> bool:
+    """Whether the cell that is dear in the paper takes more of the solver's seconds here, too, in runs on one device."""
+    both = paired(found[pair.cheap], found[pair.dear], "solver_seconds")
+    return bool(both) and _in_order(both, "solver_seconds") == (True, True)
 
 
 def _steps(pair: tuple[Record, Record]) -> int:

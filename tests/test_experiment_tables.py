@@ -11,7 +11,7 @@ import pytest
 
 from experiments.cells import Run, describe
 from experiments.published import Published, read_published
-from experiments.summary import Order, Summary, agreement, less_exact, orders, outside, speed_up, summaries
+from experiments.summary import Order, Summary, agreement, less_exact, orders, outside, seconds_in_order, speed_up, summaries
 from experiments.tables import costs_table, large_table, main_table, mean_of, scores_table, shown
 
 
@@ -84,6 +84,24 @@ def test_the_order_of_cells() -> None:
     assert orders(found, published, across=True) == []
     near = {**published, standard: Published(1, 0.01, 0.1, 0.001, 30.0, 23.0)}
     assert orders(found, near) == []
+
+
+@pytest.mark.parametrize(
+    ("dear", "cheap", "place", "dear_cut", "right"),
+    [
+        (30.0, 20.0, "here", False, True),
+        (10.0, 20.0, "here", False, False),
+        (30.0, 20.0, "there", False, False),  # seconds of two devices say nothing
+        (10.0, 20.0, "here", True, False),  # nor does a run that was cut so early
+    ],
+)
+def test_the_order_of_cells_by_seconds(dear: float, cheap: float, place: str, dear_cut: bool, right: bool) -> None:
+    one = {**cell(epochs=100.0), "solver_seconds": cheap}
+    other = {**cell(estimator="standard", epochs=50.0, cut=dear_cut), "solver_seconds": dear}
+    other |= {"machine": {"device": place}, "history": {"solver_seconds": [dear / 50] * 50}}
+    one["history"] = {"solver_seconds": [cheap / 100] * 100}
+    pair = Order(("pol", "ap", "pathwise", True), ("pol", "ap", "standard", True), good=False, whole=True)
+    assert seconds_in_order(summaries([one, other]), pair) is right
 
 
 @pytest.mark.parametrize(
