@@ -177,7 +177,7 @@ def _in_order(pairs: list[tuple[Record, Record]], name: str = "epochs") -> tuple
 
 
 def seconds_in_order(found: Found, pair: Order) -> bool:
-    """Whether the cell that is dear in the paper takes more of the solver's seconds here, too, in runs on one device."""
+    """Whether the cell that is dear in the paper takes more of the solver's seconds here, too, on one device."""
     both = paired(found[pair.cheap], found[pair.dear], "solver_seconds")
     return bool(both) and _in_order(both, "solver_seconds") == (True, True)
 

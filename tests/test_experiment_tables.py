@@ -11,7 +11,17 @@ import pytest
 
 from experiments.cells import Run, describe
 from experiments.published import Published, read_published
-from experiments.summary import Order, Summary, agreement, less_exact, orders, outside, seconds_in_order, speed_up, summaries
+from experiments.summary import (
+    Order,
+    Summary,
+    agreement,
+    less_exact,
+    orders,
+    outside,
+    seconds_in_order,
+    speed_up,
+    summaries,
+)
 from experiments.tables import costs_table, large_table, main_table, mean_of, scores_table, shown
 
 
