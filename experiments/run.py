@@ -24,7 +24,7 @@ from typing import NoReturn
 
 import torch
 
-from experiments.cells import ESTIMATORS, SETTINGS, SOLVERS, STUDIES, Item, Run, describe
+from experiments.cells import ESTIMATORS, NEAR, SETTINGS, SOLVERS, STUDIES, Item, Run, describe
 from experiments.data import NotAtHandError
 from experiments.execute import Missing, Place, Unfinished, execute
 from experiments.store import Record, Store
@@ -141,7 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("studies", nargs="+", choices=[*STUDIES, "all"])
     parser.add_argument("--datasets", nargs="*", help="default: those of the paper for that study")
     parser.add_argument("--splits", type=splits, default=[0], help="such as 0-2 or 0,3 (default 0)")
-    parser.add_argument("--solvers", nargs="*", default=SOLVERS, choices=SOLVERS)
+    parser.add_argument("--solvers", nargs="*", default=(*SOLVERS, NEAR), choices=(*SOLVERS, NEAR))
     parser.add_argument("--estimators", nargs="*", default=ESTIMATORS, choices=ESTIMATORS)
     parser.add_argument("--warm", action=argparse.BooleanOptionalAction, help="only warm, or only cold, runs")
     parser.add_argument("--budgets", type=float, nargs="*", help="of the budget study, in epochs")

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from experiments.cells import ESTIMATORS, LARGE_BUDGET
+from experiments.cells import ESTIMATORS, LARGE_BUDGET, NEAR
 from experiments.published import Cell, Papers, Published
 from experiments.store import Record
 
-LABELS = {"cg": "CG", "ap": "AP", "sgd": "SGD"}
+LABELS = {"cg": "CG", "ap": "AP", "sgd": "SGD", NEAR: "CG, near neighbours"}
 WAYS = [(estimator, warm) for warm in (False, True) for estimator in ESTIMATORS]  # the order of the paper's rows
 SCORES = ("llh", "rmse")
 

@@ -30,7 +30,12 @@ def test_the_lists_are_the_papers() -> None:
     assert len(items("table1", n_splits=10)) == 5 * 10 * (12 + 1)
     assert len(items("budgets")) == 5 * 12 * len(BUDGETS)
     assert len(items("large")) == 5 * (1 + 6)
-    assert [item.key for item in items("deeper")] == ["terrain-0_start", "terrain-0_ap_pathwise_warm_30epochs"]
+    assert [item.key for item in items("solved")] == [
+        "terrain-0_start",
+        "terrain-0_near_pathwise_warm",
+        "terrain-0_near_pathwise_warm_spread",
+        "terrain-0_near_standard_warm",
+    ]
     assert len(items("probes")) == len(PROBES)
     assert [item.prior for item in items("spectrum") if isinstance(item, Run)][:3] == ["plain", "plain", "product"]
     assert len(items("features")) == 4 * (2 + 2 * len(FEATURES))

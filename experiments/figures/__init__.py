@@ -3,7 +3,7 @@
 from experiments.figures.bias import deviating_lengths, differences, feature_counts, trajectories
 from experiments.figures.costs import iterations, probe_counts, runtimes
 from experiments.figures.geometry import sections, starting_distances
-from experiments.figures.residuals import large_sets, under_budgets
+from experiments.figures.residuals import large_sets, solved_sets, under_budgets
 
 __all__ = [
     "deviating_lengths",
@@ -14,6 +14,7 @@ __all__ = [
     "probe_counts",
     "runtimes",
     "sections",
+    "solved_sets",
     "starting_distances",
     "trajectories",
     "under_budgets",

@@ -6,12 +6,20 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from experiments.cells import BUDGETS, LARGE_BUDGET
+from experiments.cells import BUDGETS, LARGE_BUDGET, NEAR
 from experiments.figures.style import EXACT, WAYS, datasets_of, legend, name, panels, solvers_of, title
 from experiments.store import Record
 from experiments.summary import LABELS, by_run, is_finished, score
 
-DEEPER = "#CC79A7"
+SOLVED = {
+    ("pathwise", "plain"): ("pathwise, the paper's features", "#0072B2", "-"),
+    ("pathwise", "features"): ("pathwise, more in the tail", "#009E73", "--"),
+    ("standard", "plain"): ("standard", "#D55E00", "-."),
+}
+OVER_STEPS = {
+    "residual_mean": "residual of the mean", "residual_probes": "residual of the probes",
+    "test_rmse": "test RMSE", "test_llh": "test log-likelihood",
+}  # fmt: skip
 SYSTEMS = {"residual_probes": ("probes", "llh", "test log-likelihood"), "residual_mean": ("mean", "rmse", "test RMSE")}
 
 
@@ -61,24 +69,31 @@ def under_budgets(records: list[Record], dataset: str, residual: str = "residual
 
 
 def large_sets(records: list[Record], solver: str) -> Figure | None:
-    """Residuals, RMSE and log-likelihood over the steps of large sets, by default of ten epochs each, cold and warm."""
-    cells = [r for r in by_run(records, solver=solver, estimator="pathwise", split=0) if r["run"]["settings"]["large"]]
-    if not cells:
+    """Residuals, RMSE and log-likelihood over the steps of large sets of ten epochs each, cold and warm."""
+    cells = [r for r in by_run(records, solver=solver, budget=LARGE_BUDGET, split=0) if r["run"]["settings"]["large"]]
+    lines = [(record, WAYS["pathwise", record["run"]["warm"]]) for record in cells]
+    return _over_steps(lines, solver, OVER_STEPS)
+
+
+def solved_sets(records: list[Record]) -> Figure | None:
+    """Residuals, noise and scores over the steps of large sets that were solved to the tolerance."""
+    cells = by_run(records, solver=NEAR, split=0)
+    lines = [(record, SOLVED[record["run"]["estimator"], record["run"]["prior"]]) for record in cells]
+    return _over_steps(lines, NEAR, {**OVER_STEPS, "noise_scale": "noise scale"})
+
+
+def _over_steps(lines: list[tuple[Record, tuple[str, str, str]]], solver: str, shown: dict[str, str]) -> Figure | None:
+    """A row of panels for each dataset; records with their label, colour and style."""
+    if not lines:
         return None
-    datasets = datasets_of(cells)
-    shown = {
-        "residual_mean": "residual of the mean", "residual_probes": "residual of the probes",
-        "test_rmse": "test RMSE", "test_llh": "test log-likelihood",
-    }  # fmt: skip
+    datasets = datasets_of([record for record, _ in lines])
     figure, axes = panels(len(datasets), len(shown), width=2.8)
     for line, dataset in enumerate(datasets):
         for axis, (column, label) in zip(axes[line], shown.items(), strict=True):
-            for record in by_run(cells, dataset=dataset):
-                history, run = record["history"], record["run"]
-                text, colour, style = WAYS["pathwise", run["warm"]]
-                if run["budget"] != LARGE_BUDGET:
-                    text, colour, style = f"{text}, {run['budget']:g} epochs a step", DEEPER, "-."
-                axis.plot(history["step"], history[column], style, color=colour, label=text, linewidth=1.2)
+            for record, (text, colour, style) in lines:
+                history = record["history"]
+                if record["run"]["dataset"] == dataset and column in history:
+                    axis.plot(history["step"], history[column], style, color=colour, label=text, linewidth=1.2)
             if column.startswith("residual"):
                 axis.set_yscale("log")
                 axis.axhline(0.01, color="black", linestyle=":", linewidth=1)

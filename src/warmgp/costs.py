@@ -17,8 +17,11 @@ import torch
 from warmgp.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
+from warmgp.neighbour_factor import NeighbourFactor
+from warmgp.neighbours import Neighbours
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.dense import DenseOperator
+from warmgp.preconditioners import PivotedCholesky
 from warmgp.triangular import inverse_from_factor, solve_with_factor
 
 SIZE = 1500
@@ -36,6 +39,12 @@ AP_EPOCHS = 40
 CG_EPOCHS = 60
 """Of conjugate gradients with a low-rank preconditioner, likewise. Seen: 10 to 140."""
 
+NEAR_EPOCHS, NEAR_EPOCHS_OF_MANY_INPUTS = 4, 20
+"""Of conjugate gradients with near neighbours, likewise. Seen: 2 to 6 on a map; 10 to 40 from zero with many inputs."""
+
+STEPS_PER_SEARCH = 15
+"""For neighbours. Seen: 10 to 30."""
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -50,18 +59,21 @@ class Rates:
     exact: float  # Cholesky and inverse in float64, per n³
     exact_pass: float  # H and the gradient in float64, per n²
     feature: float  # one random feature at one point, for all columns
+    search: float  # for near neighbours, per n²
+    sparse: float  # a factor from 30 neighbours and rank 100, per n
+    apply: float  # that factor to the columns, per n
     call: float = 0.003  # what a step costs at any size
 
 
 TYPICAL = Rates(
     build=2e-9, product=1e-9, recompute=2e-9, substitute=1.4e-9, gradient=2e-9, factor=3e-12, exact=2e-11,
-    exact_pass=7e-9, feature=2e-9, call=0.006,
+    exact_pass=7e-9, feature=2e-9, search=1e-9, sparse=3e-5, apply=4e-6, call=0.006,
 )  # fmt: skip
 """Rounded from two cores of a server with AVX-512: for sizes where measuring would take longer than training."""
 
 H200 = Rates(
     build=1.5e-12, product=1.4e-12, recompute=1.4e-12, substitute=3e-12, gradient=2e-12, factor=2e-14, exact=3e-14,
-    exact_pass=5e-11, feature=1e-12, call=0.008,
+    exact_pass=5e-11, feature=1e-12, search=1.8e-11, sparse=5e-7, apply=1e-7, call=0.008,
 )  # fmt: skip
 """One NVIDIA H200, 65 columns, from benchmarks/results. Other cards differ. 100 steps of conjugate gradients with whole
 factors are then estimated at 1.8 s for pol (took 1.3), 22 for protein (13 to 19) and 26 for keggdirected (15); exact
@@ -96,6 +108,8 @@ def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
     square, cube = SIZE**2, SIZE**3
     weights = torch.ones(columns)
     used = DenseOperator(x, kernel, theta)
+    low = PivotedCholesky.build(chunked, 100)
+    near = NeighbourFactor(chunked, Neighbours.seek(chunked, 30), low)
 
     def build() -> torch.Tensor:
         nonlocal used
@@ -116,6 +130,9 @@ def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
         )
         / square,
         feature=_seconds(lambda: prior.evaluate(x, theta)) / (SIZE * 1000),
+        search=_seconds(lambda: Neighbours.seek(chunked, 30)) / square,
+        sparse=_seconds(lambda: NeighbourFactor(chunked, near.neighbours, low)) / SIZE,
+        apply=_seconds(lambda: near.solve(V)) / SIZE,
     )
 
 
@@ -153,3 +170,14 @@ def epochs_seconds(rates: Rates, n: int, steps: int, features: int, epochs: floa
     product = rates.product if stored else rates.recompute
     step = n**2 * ((epochs + 2) * product + rates.gradient) + n * features * rates.feature + rates.call
     return (steps + 1) * (step + n**2 * rates.build * stored)
+
+
+def near_cg_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, *, stored: bool) -> float:
+    """Conjugate gradients with near neighbours: epochs and a sparse factor at every step, a search now and then."""
+    step = n * (rates.sparse + epochs * rates.apply)
+    searches = 1 + steps // STEPS_PER_SEARCH
+    return (
+        epochs_seconds(rates, n, steps, features, epochs, stored=stored)
+        + (steps + 1) * step
+        + searches * n**2 * rates.search
+    )

@@ -4,6 +4,8 @@
 - of exact Cholesky training and conjugate gradients, what should be faster by the rates of this machine
   (:mod:`warmgp.costs`), while the factor of H fits the memory; alternating projections with ten epochs a step where it
   does not, and from 50,000 points, as the paper does;
+- with up to three inputs (maps) conjugate gradients with near neighbours instead, and on a CPU from 6,000 points in the
+  place of whole factors;
 - float32, watched against float64 and left for it when they disagree (:mod:`warmgp.precision`); exact training is
   float64 always;
 - H is stored when it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated
@@ -25,10 +27,13 @@ import torch
 from warmgp.costs import (
     AP_EPOCHS,
     CG_EPOCHS,
+    NEAR_EPOCHS,
+    NEAR_EPOCHS_OF_MANY_INPUTS,
     Rates,
     epochs_seconds,
     exact_seconds,
     factor_cg_seconds,
+    near_cg_seconds,
     rates_for,
 )
 from warmgp.devices import available_memory, resolve_device
@@ -46,6 +51,12 @@ CLEARLY = 0.5
 """By how much exact training has to be cheaper above that: measured rates vary, and a choice should not."""
 
 LARGE = 50_000
+MAP_INPUTS = 3
+"""Up to so many inputs near neighbours tell what there is to know of a point: a solve then takes a few iterations."""
+
+NEAR, RANK_BESIDE, NEAR_FROM = 30, 100, 6_000
+"""Neighbours, the low rank beside them, and where they begin to beat whole factors on a CPU (seen: 3,000 to 8,000)."""
+
 SAMPLE_FROM = 6_000
 SAMPLE_SHARE = 5
 EXACT_UP_TO_ON_GPU = 8_000
@@ -189,7 +200,7 @@ def make_plan(
         init = "subset" if large else "sample" if sampled else "ones"
     if isinstance(max_epochs, str):
         limited = not exact and (large or (chosen.name == "ap" and solver == "auto"))
-        max_epochs = 10.0 if limited else None
+        max_epochs = (100.0 if _near(chosen) else 10.0) if limited else None
     if isinstance(n_steps, str):
         n_steps = 30 if not exact and (large or init == "sample") else 200
     relative = learning_rate == "auto"
@@ -219,7 +230,7 @@ def make_plan(
     needs = training_bytes(plan, n, d)
     if needs > budget:
         raise MemoryError(_too_large(plan, n, needs, budget))
-    return replace(plan, estimated_seconds=_seconds(plan, n, rates), estimated_bytes=needs)
+    return replace(plan, estimated_seconds=_seconds(plan, n, d, rates), estimated_bytes=needs)
 
 
 # -- choices ---------------------------------------------------------------------------------------------------------
@@ -239,7 +250,7 @@ def _solver(
     if solver == "auto":
         fits = 3 * dense_bytes(n, torch.float64) + vector_bytes(n, d, n_probes, torch.float64) <= budget
         on_gpu = place.type == "cuda"
-        cg = conjugate_gradients(n, 1 + n_probes, place, budget)
+        cg = conjugate_gradients(n, d, 1 + n_probes, place, budget)
         if gradient == "exact":
             solver = "cholesky"
         elif gradient == "auto" and fits and (n <= EXACT_UP_TO_ON_GPU if on_gpu else n <= LARGE):
@@ -249,16 +260,17 @@ def _solver(
                 solver = "cholesky"
                 why.append(f"Exact Cholesky: {n:,} points are few enough.")
         if solver == "auto":
-            small = n < LARGE if on_gpu else cg.factor_after is not None
+            small = _near(cg) or (n < LARGE if on_gpu else cg.factor_after is not None)
             solver = "cg" if small else "ap"
-            kind = "a whole factor now and then" if cg.factor_after else "a factor of low rank"
+            kind = "near neighbours" if _near(cg) else "a factor of low rank"
+            kind = "a whole factor now and then" if cg.factor_after else kind
             why.append(
                 f"Conjugate gradients with {kind} as their preconditioner, for {n:,} points."
                 if small
                 else f"Alternating projections, ten epochs a step, for {n:,} points."
             )
     if solver == "cg":
-        return conjugate_gradients(n, 1 + n_probes, place, budget), why
+        return conjugate_gradients(n, d, 1 + n_probes, place, budget), why
     if solver == "ap":
         largest = min(n, _largest_block(n, budget), LARGEST_BLOCK_ON_GPU if place.type == "cuda" else n)
         return AlternatingProjections(_block_size(n, place, budget), GROW_AFTER, largest), why
@@ -273,17 +285,25 @@ def _solver(
     return given, why
 
 
-def conjugate_gradients(n: int, columns: int, place: torch.device, budget: int) -> ConjugateGradients:
-    """Conjugate gradients as they suit n points: a whole factor now and then where it fits, else one of low rank.
+def conjugate_gradients(n: int, d: int, columns: int, place: torch.device, budget: int) -> ConjugateGradients:
+    """Conjugate gradients as they suit n points: a whole factor now and then where it fits, else one of low rank; near
+    neighbours for maps.
 
     A factor costs n³/3 operations, an iteration 2n² for the product and 2n² for the factor, per column; on a GPU
     the factor is the cheaper of the two.
     """
     most = 3 * dense_bytes(n, torch.float64)  # H, the old and the new factor, should all have to be float64
-    if most <= budget and n < LARGE:
+    whole = most <= budget and n < LARGE
+    if d <= MAP_INPUTS and not (whole and (place.type == "cuda" or n < NEAR_FROM)):
+        return ConjugateGradients(RANK_BESIDE, pivot_every=20, neighbours=NEAR)
+    if whole:
         after = n // 300 if place.type == "cuda" else n // (12 * columns)
         return ConjugateGradients(0, factor_after=max(2, after))
     return ConjugateGradients(max(100, min(1000, n // 10)), pivot_every=20)
+
+
+def _near(solver: Solver) -> bool:
+    return isinstance(solver, ConjugateGradients) and solver.neighbours > 0
 
 
 def _operator(place: torch.device, number: torch.dtype, stored: bool, exact: bool, kernel: Kernel | None) -> str:
@@ -315,7 +335,7 @@ def _largest_block(n: int, budget: int) -> int:
 
 
 # -- estimates -------------------------------------------------------------------------------------------------------
-def _seconds(plan: Plan, n: int, rates: Rates) -> float:
+def _seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
     """The whole training, its start and its last solve included; a training that settles may take less."""
     steps, features, solver = plan.n_steps, plan.n_features, plan.solver
     if solver.name == "cholesky":
@@ -325,6 +345,10 @@ def _seconds(plan: Plan, n: int, rates: Rates) -> float:
     after = solver.factor_after if isinstance(solver, ConjugateGradients) else None
     if after is not None:
         seconds = factor_cg_seconds(rates, n, steps, features, after)
+    elif _near(solver):
+        usual = NEAR_EPOCHS if d <= MAP_INPUTS else NEAR_EPOCHS_OF_MANY_INPUTS
+        epochs = min(usual, plan.rule.max_epochs or usual)
+        seconds = near_cg_seconds(rates, n, steps, features, epochs, stored=stored)
     else:
         usual = {"ap": AP_EPOCHS, "cg": CG_EPOCHS}.get(solver.name, 100)
         epochs = min(usual, plan.rule.max_epochs or usual)

@@ -45,7 +45,7 @@ def begin(
         callbacks = [stack.enter_context(InitialisationBar(count, N_STEPS))] if verbose else []
         if plan.init == "sample":
             probes = plan.gradient.n_probes or options.n_samples
-            solver = conjugate_gradients(plan.sample_size, 1 + probes, plan.device, plan.memory_budget)
+            solver = conjugate_gradients(plan.sample_size, x.shape[1], 1 + probes, plan.device, plan.memory_budget)
             some = replace(options, solver=solver, gradient=Pathwise(probes, plan.n_features), n_steps=N_STEPS)
             state = sample_start(
                 x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator,
