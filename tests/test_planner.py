@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from warmgp import AlternatingProjections, ConjugateGradients, Matern32, devices, planner
-from warmgp.costs import TYPICAL, Rates, epochs_seconds, exact_seconds, factor_cg_seconds, measured_rates
+from warmgp.costs import (
+    TYPICAL,
+    Rates,
+    epochs_seconds,
+    exact_seconds,
+    factor_cg_seconds,
+    measured_rates,
+    near_cg_seconds,
+)
 from warmgp.devices import available_memory
 from warmgp.memory import training_bytes
 from warmgp.persistence import plan_from_json, plan_to_json
@@ -37,6 +45,38 @@ def test_size_decides(
     assert plan.dtype == (torch.float32 if iterative else torch.float64) and plan.promote == iterative
     assert plan.relative_steps and plan.settle
     assert f"{n:,} points" in str(plan) and solver in str(plan) and "Estimated: " in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "budget", "expected", "epochs"),
+    [
+        (5_999, 2, 8 * GIB, ConjugateGradients(0, factor_after=7), None),
+        (5_999, 2, GIB // 2, ConjugateGradients(100, pivot_every=20, neighbours=30), None),  # no room for a factor
+        (6_000, 3, 8 * GIB, ConjugateGradients(100, pivot_every=20, neighbours=30), None),
+        (6_000, 4, 8 * GIB, ConjugateGradients(0, factor_after=7), None),
+        (60_000, 1, 8 * GIB, ConjugateGradients(100, pivot_every=20, neighbours=30), 100.0),
+    ],
+)
+def test_maps_have_near_neighbours(
+    n: int, d: int, budget: int, expected: ConjugateGradients, epochs: float | None
+) -> None:
+    plan = make_plan(n, d, device="cpu", memory_budget=budget)
+    assert plan.solver == expected and plan.rule.max_epochs == epochs
+    kind = "near neighbours" if expected.neighbours else "a whole factor now and then"
+    assert f"Conjugate gradients with {kind} as their preconditioner" in str(plan)
+    assert make_plan(n, d, solver="cg", device="cpu", memory_budget=budget).solver == expected
+    assert make_plan(n, d, solver="ap", device="cpu", memory_budget=budget).solver.name == "ap"
+
+
+def test_maps_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    settings = {"device": "cuda", "memory_budget": 128 * GIB}
+    assert make_plan(49_999, 2, **settings).solver == ConjugateGradients(0, factor_after=166)
+    plan = make_plan(400_000, 2, **settings)
+    assert plan.solver == ConjugateGradients(100, pivot_every=20, neighbours=30) and plan.rule.max_epochs == 100.0
+    assert make_plan(400_000, 2, max_epochs=10.0, **settings).rule.max_epochs == 10.0
+    assert 60 < plan.estimated_seconds < 240  # took 138 s
+    assert make_plan(400_000, 4, **settings).solver.name == "ap"
 
 
 def test_what_is_given_is_taken_literally() -> None:
@@ -194,6 +234,16 @@ def test_the_cost_of_a_training_by_hand() -> None:
     assert factor_cg_seconds(Rates(**{**nothing, "product": 1.0}), 10, 27, 100, 7) == (28 * 5 + 7) * 10**2
     assert epochs_seconds(Rates(**{**nothing, "recompute": 1.0}), 10, 1, 100, 10.0, stored=False) == 2 * 12 * 10**2
     assert exact_seconds(Rates(**{**nothing, "exact": 1.0}), 10, 4) == 5 * 10**3
+    for name, cost in (("search", 3 * 10**2), ("sparse", 31 * 10), ("apply", 31 * 4 * 10), ("product", 31 * 6 * 10**2)):
+        rates = Rates(**{**nothing, name: 1.0})
+        assert near_cg_seconds(rates, 10, 30, 100, 4.0, stored=True) == cost, name
+
+
+def test_neighbours_of_many_inputs_are_expected_to_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "rates_for", lambda *_: TYPICAL)
+    solver = ConjugateGradients(100, neighbours=30)
+    few, many = (make_plan(60_000, d, solver=solver, init="ones", device="cpu") for d in (3, 4))
+    assert 2 < many.estimated_seconds / few.estimated_seconds < 4
 
 
 @pytest.mark.parametrize(("share", "solver"), [(0.8, "cg"), (1.3, "cg"), (0.3, "cholesky")])

@@ -17,11 +17,8 @@ import torch
 from warmgp.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.neighbour_factor import NeighbourFactor
-from warmgp.neighbours import Neighbours
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.dense import DenseOperator
-from warmgp.preconditioners import PivotedCholesky
 from warmgp.triangular import inverse_from_factor, solve_with_factor
 
 SIZE = 1500
@@ -108,8 +105,8 @@ def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
     square, cube = SIZE**2, SIZE**3
     weights = torch.ones(columns)
     used = DenseOperator(x, kernel, theta)
-    low = PivotedCholesky.build(chunked, 100)
-    near = NeighbourFactor(chunked, Neighbours.seek(chunked, 30), low)
+    product = _seconds(lambda: dense.matmul(V)) / square
+    pace = product / TYPICAL.product  # for what would take long to measure
 
     def build() -> torch.Tensor:
         nonlocal used
@@ -118,7 +115,7 @@ def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
 
     return Rates(
         build=_seconds(build) / square,
-        product=_seconds(lambda: dense.matmul(V)) / square,
+        product=product,
         recompute=_seconds(lambda: chunked.matmul(V)) / square,
         substitute=_seconds(lambda: solve_with_factor(L, V)) / square,
         gradient=_seconds(lambda: chunked.quadratic_gradient(V, V, weights)) / square,
@@ -130,9 +127,9 @@ def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
         )
         / square,
         feature=_seconds(lambda: prior.evaluate(x, theta)) / (SIZE * 1000),
-        search=_seconds(lambda: Neighbours.seek(chunked, 30)) / square,
-        sparse=_seconds(lambda: NeighbourFactor(chunked, near.neighbours, low)) / SIZE,
-        apply=_seconds(lambda: near.solve(V)) / SIZE,
+        search=TYPICAL.search * pace,
+        sparse=TYPICAL.sparse * pace,
+        apply=TYPICAL.apply * pace,
     )
 
 

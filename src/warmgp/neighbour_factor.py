@@ -172,5 +172,6 @@ def _csr(rows: Tensor, columns: Tensor, values: Tensor, n: int) -> Tensor:
     if values.numel() >= 2**31:
         raise ValueError(f"neighbours: {values.numel():,} of them in all are too many; take fewer")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+        for known in ("Sparse CSR tensor support", "Sparse invariant checks"):  # beta; and a hint to who builds one
+            warnings.filterwarnings("ignore", message=known)
         return torch.sparse_csr_tensor(rows.int(), columns.int(), values, (n, n), check_invariants=False)
