@@ -5,8 +5,10 @@
 
 The data are heights by longitude and latitude (*terrain*), all 391,216 training points or a random part; every method
 predicts the same test points. ``default`` plans for itself, which is conjugate gradients with near neighbours from
-6,000 points; ``factor`` has whole factors instead, ``ap`` alternating projections with ten epochs a step. Seconds are
-those of ``fit``, from reading its arguments to the last solve.
+6,000 points; ``factor`` has whole factors instead, ``ap`` alternating projections with ten epochs a step. ``ski`` is
+what GPyTorch has for maps, a kernel interpolated from a regular grid, with its own settings: 100 Adam steps of 0.1 from
+ones in float32, and fast variances; ``--grids`` are points a side, 0 for what it chooses (as many as data in all).
+Seconds are those of ``fit``, from reading its arguments to the last solve, and those of GPyTorch's training.
 
 The two numbers for n points and 65 columns: a product with H is n² kernel entries, and for each 2·65 operations; H is
 4 n² bytes where it is stored. A step needs about 8 products with neighbours, and as many with whole factors, which
@@ -24,13 +26,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.peers import gpytorch_model, gpytorch_predict, gpytorch_train
 from experiments.common import machine, write_json
 from experiments.data import split_of
-from warmgp import ConjugateGradients, ConvergenceWarning, GPRegressor
+from warmgp import ConjugateGradients, ConvergenceWarning, GPRegressor, Hyperparameters
 from warmgp.datasets import Split
 
 COLUMNS = 65
 METHODS = ("default", "factor", "ap")
+PEER = "ski"
 
 
 def options(method: str, n: int) -> dict[str, Any]:
@@ -58,15 +62,12 @@ def trained(method: str, data: Split, n: int, device: str) -> dict[str, Any]:
     began = time.perf_counter()
     mean, std = model.predict(data.x_test, return_std=True)
     predicting = time.perf_counter() - began
-    off = (data.y_test - mean) / std
     return {
         "n": len(y),
         "method": method,
         "seconds": seconds,
         "predict_seconds": predicting,
-        "llh": float(np.mean(-0.5 * off**2 - np.log(std) - 0.5 * np.log(2 * np.pi))),
-        "rmse": float(np.sqrt(np.mean((data.y_test - mean) ** 2))),
-        "within_2_std": float(np.mean(np.abs(off) < 2)),
+        **scored(data, mean, std),
         "steps": model.n_steps_,
         "epochs": sum(record.epochs for record in model.history_),
         "solver_seconds": sum(record.solver_seconds for record in model.history_),
@@ -76,10 +77,48 @@ def trained(method: str, data: Split, n: int, device: str) -> dict[str, Any]:
     }
 
 
+def trained_on_a_grid(data: Split, n: int, device: str, grid: int) -> dict[str, Any]:
+    """GPyTorch's training, likewise."""
+    import gpytorch
+
+    x, y, new = (torch.as_tensor(part).float().to(device) for part in (*part_of(data, n), data.x_test))
+    steps, grid = 100, grid or gpytorch.utils.grid.choose_grid_size(x)
+    began = time.perf_counter()
+    model, likelihood = gpytorch_model(x, y, Hyperparameters.ones(x.shape[1]), grid=grid)
+    gpytorch_train(model, likelihood, x, y, steps)
+    seconds = time.perf_counter() - began
+    began = time.perf_counter()
+    with gpytorch.settings.fast_pred_var():
+        mean, variance = gpytorch_predict(model, likelihood, new)
+    predicting = time.perf_counter() - began
+    kernel = model.covar_module
+    theta = [likelihood.noise.sqrt(), kernel.outputscale.sqrt(), *kernel.base_kernel.base_kernel.lengthscale[0]]
+    return {
+        "n": len(y),
+        "method": PEER,
+        "seconds": seconds,
+        "predict_seconds": predicting,
+        **scored(data, mean.double().numpy(), variance.double().sqrt().numpy()),
+        "steps": steps,
+        "theta": [float(value.detach()) for value in theta],
+        "plan": f"GPyTorch {gpytorch.__version__}, a grid of {grid} a side",
+    }
+
+
+def scored(data: Split, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
+    off = (data.y_test - mean) / std
+    return {
+        "llh": float(np.mean(-0.5 * off**2 - np.log(std) - 0.5 * np.log(2 * np.pi))),
+        "rmse": float(np.sqrt(np.mean((data.y_test - mean) ** 2))),
+        "within_2_std": float(np.mean(np.abs(off) < 2)),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="*", type=int, default=[0], help="training points; 0 for all")
-    parser.add_argument("--methods", nargs="*", default=METHODS, choices=METHODS)
+    parser.add_argument("--methods", nargs="*", default=(*METHODS, PEER), choices=(*METHODS, PEER))
+    parser.add_argument("--grids", nargs="*", type=int, default=[0], help="of GPyTorch: points a side; 0 as it chooses")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
     parser.add_argument("--data", default=None, help="folder of the UCI sets, beside which terrain lies")
     parser.add_argument("--out", type=Path)
@@ -87,12 +126,14 @@ def main() -> None:
     data = split_of("terrain", 0, args.data)
     rows = []
     for n in args.sizes:
-        for method in args.methods:
-            row = trained(method, data, n, args.device)
+        for method, grid in [(m, g) for m in args.methods for g in (args.grids if m == PEER else [0])]:
+            peer = method == PEER
+            row = trained_on_a_grid(data, n, args.device, grid) if peer else trained(method, data, n, args.device)
             rows.append(row)
+            work = "" if peer else f"  {row['epochs']:.0f} epochs{'' if row['converged'] else ', not converged'}"
             print(
-                f"{row['n']:>8,} {method:8} {row['seconds']:7.1f} s {row['epochs']:5.0f} epochs in {row['steps']} steps"
-                f"  LLH {row['llh']:.4f}  RMSE {row['rmse']:.4f}  {'' if row['converged'] else 'not converged'}",
+                f"{row['n']:>8,} {method:8} {row['seconds']:7.1f} s and {row['predict_seconds']:.1f} s to predict  "
+                f"LLH {row['llh']:.4f}  RMSE {row['rmse']:.4f}  {row['steps']} steps{work}",
                 flush=True,
             )
             if args.out:

@@ -12,8 +12,12 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 
 
-def gpytorch_model(x: Tensor, y: Tensor, theta: Hyperparameters) -> tuple[Any, Any]:
-    """(model, likelihood) at θ, in the dtype and on the device of x."""
+def gpytorch_model(x: Tensor, y: Tensor, theta: Hyperparameters, *, grid: int = 0) -> tuple[Any, Any]:
+    """(model, likelihood) at θ, in the dtype and on the device of x.
+
+    With ``grid`` points a side the kernel is interpolated from a regular grid (KISS-GP), which makes it a product of
+    one-dimensional kernels.
+    """
     import gpytorch
 
     class Model(gpytorch.models.ExactGP):
@@ -21,6 +25,8 @@ def gpytorch_model(x: Tensor, y: Tensor, theta: Hyperparameters) -> tuple[Any, A
             super().__init__(x, y, likelihood)
             self.mean_module = gpytorch.means.ZeroMean()
             base = gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=x.shape[1])
+            if grid:
+                base = gpytorch.kernels.GridInterpolationKernel(base, grid_size=grid, num_dims=x.shape[1])
             self.covar_module = gpytorch.kernels.ScaleKernel(base)
 
         def forward(self, inputs: Tensor) -> Any:
@@ -30,7 +36,8 @@ def gpytorch_model(x: Tensor, y: Tensor, theta: Hyperparameters) -> tuple[Any, A
     model = Model(likelihood).to(x)
     likelihood.noise = float(theta.noise_scale) ** 2
     model.covar_module.outputscale = float(theta.signal_scale) ** 2
-    model.covar_module.base_kernel.lengthscale = theta.length_scales.to(x)
+    base = model.covar_module.base_kernel
+    (base.base_kernel if grid else base).lengthscale = theta.length_scales.to(x)
     return model, likelihood
 
 
