@@ -129,7 +129,9 @@ def _solved_sets(records: list[Record]) -> str:
     ]  # fmt: skip
     return (
         "Large sets solved to the tolerance at every step, by conjugate gradients with 30 near neighbours "
-        f"([beyond the paper](choosing.md#near-neighbours)), warm:\n\n{markdown(head, rows)}"
+        "([beyond the paper](choosing.md#near-neighbours)), warm: what the budget costs is the difference to the table "
+        "above, and what the probes are made of is that between rows here ([why](mathematics.md#random-features)).\n\n"
+        f"{markdown(head, rows)}"
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from warmgp import AlternatingProjections, ConjugateGradients, Matern32, devices, planner
+from warmgp import AlternatingProjections, ConjugateGradients, Matern32, devices, planner, solver_choice
 from warmgp.costs import (
     TYPICAL,
     Rates,
@@ -66,6 +66,15 @@ def test_maps_have_near_neighbours(
     assert f"Conjugate gradients with {kind} as their preconditioner" in str(plan)
     assert make_plan(n, d, solver="cg", device="cpu", memory_budget=budget).solver == expected
     assert make_plan(n, d, solver="ap", device="cpu", memory_budget=budget).solver.name == "ap"
+
+
+def test_maps_whose_neighbours_do_not_fit() -> None:
+    near = {
+        budget: make_plan(10**6, 2, device="cpu", memory_budget=budget * GIB).solver for budget in (12, 6, 4)
+    }  # fmt: skip
+    assert near[12] == ConjugateGradients(100, pivot_every=20, neighbours=30)
+    assert near[6] == ConjugateGradients(0, pivot_every=20, neighbours=30)
+    assert near[4].name == "ap"
 
 
 def test_maps_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,8 +258,8 @@ def test_neighbours_of_many_inputs_are_expected_to_take_longer(monkeypatch: pyte
 @pytest.mark.parametrize(("share", "solver"), [(0.8, "cg"), (1.3, "cg"), (0.3, "cholesky")])
 def test_rates_that_vary_do_not_change_the_solver(share: float, solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above 500 points exact training has to be clearly cheaper than what is chosen without it."""
-    monkeypatch.setattr(planner, "factor_cg_seconds", lambda *_: 1.0)
-    monkeypatch.setattr(planner, "exact_seconds", lambda *_: share)
+    monkeypatch.setattr(solver_choice, "factor_cg_seconds", lambda *_: 1.0)
+    monkeypatch.setattr(solver_choice, "exact_seconds", lambda *_: share)
     assert make_plan(700, 2, device="cpu").solver.name == solver
 
 

@@ -29,12 +29,16 @@ def training_bytes(plan: Plan, n: int, d: int) -> int:
     if isinstance(plan.solver, ConjugateGradients):
         whole = plan.solver.factor_after is not None
         # a new factor is made beside the old one
-        low = LOW_RANK_COPIES * 8 * n * plan.solver.preconditioner_rank
-        matrices += 2 * dense_bytes(n, torch.float32) if whole else low
-        matrices += NEIGHBOUR_BYTES * n * (plan.solver.neighbours + 1) if plan.solver.neighbours else 0
+        matrices += 2 * dense_bytes(n, torch.float32) if whole else preconditioner_bytes(plan.solver, n)
     if isinstance(plan.solver, AlternatingProjections):
         matrices += _block_bytes(plan.solver, plan.rule, n, size)
     return max(matrices, 3 * dense_bytes(plan.sample_size, torch.float32)) + vectors
+
+
+def preconditioner_bytes(solver: ConjugateGradients, n: int) -> int:
+    """The low rank and the neighbours."""
+    near = NEIGHBOUR_BYTES * n * (solver.neighbours + 1) if solver.neighbours else 0
+    return LOW_RANK_COPIES * 8 * n * solver.preconditioner_rank + near
 
 
 def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, size: int) -> int:

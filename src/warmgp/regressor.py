@@ -55,6 +55,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     ard : bool
         One length scale per input column, or one for all.
     solver : {"auto", "cholesky", "cg", "ap", "sgd"} or Solver
+        "auto" goes by the numbers of points and inputs, the memory and the device.
     gradient : {"auto", "exact", "standard", "pathwise"} or GradientEstimator
         "auto" is exact with Cholesky, pathwise otherwise.
     solver_warm_start : bool

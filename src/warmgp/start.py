@@ -11,9 +11,10 @@ import torch
 from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
-from warmgp.planner import Plan, conjugate_gradients
+from warmgp.planner import Plan
 from warmgp.problem import Problem
 from warmgp.progress import InitialisationBar
+from warmgp.solver_choice import conjugate_gradients
 from warmgp.training import initial_state
 from warmgp.training_state import TrainingOptions, TrainingState
 
