@@ -8,7 +8,7 @@ predicts the same test points. ``default`` plans for itself, which is conjugate 
 6,000 points; ``factor`` has whole factors instead, ``ap`` alternating projections with ten epochs a step. ``ski`` is
 what GPyTorch has for maps, a kernel interpolated from a regular grid, with its own settings: 100 Adam steps of 0.1 from
 ones in float32, and fast variances; ``--grids`` are points a side, 0 for what it chooses (as many as data in all).
-Seconds are those of ``fit``, from reading its arguments to the last solve, and those of GPyTorch's training.
+What ``--out`` has is not done again. Seconds are those of ``fit``, from reading its arguments to the last solve, and those of GPyTorch's training.
 
 The two numbers for n points and 65 columns: a product with H is n² kernel entries, and for each 2·65 operations; H is
 4 n² bytes where it is stored. A step needs about 8 products with neighbours, and as many with whole factors, which
@@ -18,6 +18,8 @@ cost n³/3 operations on top, once in nine steps.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import time
 import warnings
 from pathlib import Path
@@ -35,6 +37,7 @@ from warmgp.datasets import Split
 COLUMNS = 65
 METHODS = ("default", "factor", "ap")
 PEER = "ski"
+ALL = 391_216
 
 
 def options(method: str, n: int) -> dict[str, Any]:
@@ -77,15 +80,28 @@ def trained(method: str, data: Split, n: int, device: str) -> dict[str, Any]:
     }
 
 
-def trained_on_a_grid(data: Split, n: int, device: str, grid: int) -> dict[str, Any]:
-    """GPyTorch's training, likewise."""
+class _Late(Exception):  # noqa: N818
+    """The time is over."""
+
+
+def trained_on_a_grid(data: Split, n: int, device: str, grid: int, limit: float) -> dict[str, Any]:
+    """GPyTorch's training, likewise; after ``limit`` seconds it ends with the steps that are done."""
     import gpytorch
+
+    done = 0
+
+    def after(step: int) -> None:
+        nonlocal done
+        done = step
+        if time.perf_counter() - began > limit:
+            raise _Late
 
     x, y, new = (torch.as_tensor(part).float().to(device) for part in (*part_of(data, n), data.x_test))
     steps, grid = 100, grid or gpytorch.utils.grid.choose_grid_size(x)
     began = time.perf_counter()
     model, likelihood = gpytorch_model(x, y, Hyperparameters.ones(x.shape[1]), grid=grid)
-    gpytorch_train(model, likelihood, x, y, steps)
+    with contextlib.suppress(_Late):
+        gpytorch_train(model, likelihood, x, y, steps, after)
     seconds = time.perf_counter() - began
     began = time.perf_counter()
     with gpytorch.settings.fast_pred_var():
@@ -99,7 +115,8 @@ def trained_on_a_grid(data: Split, n: int, device: str, grid: int) -> dict[str, 
         "seconds": seconds,
         "predict_seconds": predicting,
         **scored(data, mean.double().numpy(), variance.double().sqrt().numpy()),
-        "steps": steps,
+        "steps": done,
+        "cut": done < steps,
         "theta": [float(value.detach()) for value in theta],
         "plan": f"GPyTorch {gpytorch.__version__}, a grid of {grid} a side",
     }
@@ -119,16 +136,22 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="*", type=int, default=[0], help="training points; 0 for all")
     parser.add_argument("--methods", nargs="*", default=(*METHODS, PEER), choices=(*METHODS, PEER))
     parser.add_argument("--grids", nargs="*", type=int, default=[0], help="of GPyTorch: points a side; 0 as it chooses")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds that GPyTorch may train")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
     parser.add_argument("--data", default=None, help="folder of the UCI sets, beside which terrain lies")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     data = split_of("terrain", 0, args.data)
-    rows = []
+    rows = json.loads(args.out.read_text())["rows"] if args.out and args.out.is_file() else []
     for n in args.sizes:
         for method, grid in [(m, g) for m in args.methods for g in (args.grids if m == PEER else [0])]:
             peer = method == PEER
-            row = trained_on_a_grid(data, n, args.device, grid) if peer else trained(method, data, n, args.device)
+            if any((row["n"], row["method"], row.get("asked_grid", 0)) == (n or ALL, method, grid) for row in rows):
+                continue
+            if peer:
+                row = trained_on_a_grid(data, n, args.device, grid, args.limit) | {"asked_grid": grid}
+            else:
+                row = trained(method, data, n, args.device)
             rows.append(row)
             work = "" if peer else f"  {row['epochs']:.0f} epochs{'' if row['converged'] else ', not converged'}"
             print(
