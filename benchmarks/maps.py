@@ -1,6 +1,6 @@
 """Maps (two inputs), ``GPRegressor()`` as it comes beside other solvers: whole trainings and their test scores.
 
-    python -m benchmarks.maps --sizes 5000 20000 --device cpu --out benchmarks/results/maps-cpu.json
+    python -m benchmarks.maps --sizes 20000 --device cpu --grids 0 400 --limit 400 --out benchmarks/results/maps-cpu.json
     python -m benchmarks.maps --methods default --device cuda --out benchmarks/results/maps-h200.json
 
 The data are heights by longitude and latitude (*terrain*), all 391,216 training points or a random part; every method
@@ -8,7 +8,8 @@ predicts the same test points. ``default`` plans for itself, which is conjugate 
 6,000 points; ``factor`` has whole factors instead, ``ap`` alternating projections with ten epochs a step. ``ski`` is
 what GPyTorch has for maps, a kernel interpolated from a regular grid, with its own settings: 100 Adam steps of 0.1 from
 ones in float32, and fast variances; ``--grids`` are points a side, 0 for what it chooses (as many as data in all).
-What ``--out`` has is not done again. Seconds are those of ``fit``, from reading its arguments to the last solve, and those of GPyTorch's training.
+What ``--out`` has is not done again. Seconds are those of ``fit``, from reading its arguments to the last solve, and
+those of GPyTorch's training.
 
 The two numbers for n points and 65 columns: a product with H is n² kernel entries, and for each 2·65 operations; H is
 4 n² bytes where it is stored. A step needs about 8 products with neighbours, and as many with whole factors, which
@@ -37,7 +38,6 @@ from warmgp.datasets import Split
 COLUMNS = 65
 METHODS = ("default", "factor", "ap")
 PEER = "ski"
-ALL = 391_216
 
 
 def options(method: str, n: int) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def main() -> None:
     for n in args.sizes:
         for method, grid in [(m, g) for m in args.methods for g in (args.grids if m == PEER else [0])]:
             peer = method == PEER
-            if any((row["n"], row["method"], row.get("asked_grid", 0)) == (n or ALL, method, grid) for row in rows):
+            if any((row["n"], row["method"], row.get("asked_grid", 0)) == (n or len(data.y_train), method, grid) for row in rows):
                 continue
             if peer:
                 row = trained_on_a_grid(data, n, args.device, grid, args.limit) | {"asked_grid": grid}
