@@ -146,7 +146,8 @@ def main() -> None:
     for n in args.sizes:
         for method, grid in [(m, g) for m in args.methods for g in (args.grids if m == PEER else [0])]:
             peer = method == PEER
-            if any((row["n"], row["method"], row.get("asked_grid", 0)) == (n or len(data.y_train), method, grid) for row in rows):
+            what = (n or len(data.y_train), method, grid)
+            if any((row["n"], row["method"], row.get("asked_grid", 0)) == what for row in rows):
                 continue
             if peer:
                 row = trained_on_a_grid(data, n, args.device, grid, args.limit) | {"asked_grid": grid}
