@@ -1,7 +1,7 @@
 """Maps (two inputs), ``GPRegressor()`` as it comes beside other solvers: whole trainings and their test scores.
 
-    python -m benchmarks.maps --sizes 20000 --device cpu --grids 0 400 --limit 400 --out benchmarks/results/maps-cpu.json
-    python -m benchmarks.maps --methods default --device cuda --out benchmarks/results/maps-h200.json
+    python -m benchmarks.maps --sizes 20000 --device cpu --grids 0 400 --limit 400 --out maps-cpu.json
+    python -m benchmarks.maps --methods default --device cuda --out maps-h200.json
 
 The data are heights by longitude and latitude (*terrain*), all 391,216 training points or a random part; every method
 predicts the same test points. ``default`` plans for itself, which is conjugate gradients with near neighbours from
