@@ -106,6 +106,8 @@ def last_solve(
 def test_the_last_solve_goes_on_below_the_noise_where_a_factor_makes_it_cheap() -> None:
     result, left = last_solve(ConjugateGradients(0, factor_after=2))
     assert left <= 0.2 and result.final.converged  # 0.1 on average over the systems
+    result, left = last_solve(ConjugateGradients(0, neighbours=5))
+    assert left <= 0.2 and result.final.converged
     result, left = last_solve(ConjugateGradients(20))  # as in the paper: the same rule as every solve
     assert left > 0.5 and result.final.converged
 
@@ -135,6 +137,8 @@ class Short(ConjugateGradients):
         (ConjugateGradients(20), None, False),
         (ConjugateGradients(0, factor_after=5), None, True),
         (ConjugateGradients(0, factor_after=5), 10.0, False),  # a budget is a budget
+        (ConjugateGradients(20, neighbours=5), None, True),
+        (ConjugateGradients(20, neighbours=5), 10.0, False),
         (AlternatingProjections(20), None, False),
         (AlternatingProjections(20, grow_after=5), None, True),
         (AlternatingProjections(20, grow_after=5), 10.0, False),

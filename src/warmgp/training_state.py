@@ -75,12 +75,12 @@ class TrainingOptions:
         return self.warm_start and not isinstance(self.gradient, Exact)
 
     def last_rule(self, theta: Hyperparameters, targets: Tensor) -> StoppingRule:
-        """The rule of the last solve: on until what is left is small beside the noise, where a factor makes that cheap.
+        """The rule of the last solve: on until what is left is small beside the noise, where that costs little.
 
         A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
         the targets is more than the posterior's standard deviation, and a few more iterations are cheap.
         """
-        if self.rule.max_epochs is not None or not self.solver.may_factor(len(targets)):
+        if self.rule.max_epochs is not None or not self.solver.refines(len(targets)):
             return self.rule
         largest = float(targets.square().mean(0).max().sqrt())
         return replace(self.rule, tol=min(self.rule.tol, LAST_SHARE * float(theta.noise_scale) / largest))

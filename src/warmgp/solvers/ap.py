@@ -150,7 +150,7 @@ class AlternatingProjections(Solver):
         if self.on_device not in (True, False, "auto"):
             raise ValueError(f'on_device must be True, False or "auto", got {self.on_device!r}')
 
-    def may_factor(self, n: int) -> bool:
+    def refines(self, n: int) -> bool:
         return self.grow_after is not None and (self.largest_block is None or self.largest_block >= n)
 
     def solve(

@@ -308,8 +308,9 @@ class Solver(ABC):
 
     name: str
 
-    def may_factor(self, n: int) -> bool:
-        """Whether it comes to a whole factor of H where iterations take long: then a low tolerance costs little."""
+    def refines(self, n: int) -> bool:
+        """Whether a lower tolerance costs little: it comes to a whole factor of H where iterations take long, or few
+        are enough."""
         return False
 
     @abstractmethod

@@ -88,8 +88,8 @@ class ConjugateGradients(Solver):
         if self.factor_after is not None:
             check_count("factor_after", self.factor_after)
 
-    def may_factor(self, n: int) -> bool:
-        return self.factor_after is not None
+    def refines(self, n: int) -> bool:
+        return self.factor_after is not None or self.neighbours > 0
 
     def solve(
         self,
