@@ -148,7 +148,9 @@ class Short(ConjugateGradients):
 def test_the_last_solve_goes_below_the_noise_where_that_is_cheap(
     solver: Solver, budget: float | None, refined: bool
 ) -> None:
-    theta, targets = Hyperparameters(1e-3, 1.0, [1.0, 1.0]), torch.full((60, 3), 2.0)
+    theta, targets = Hyperparameters(1e-3, 1.0, [1.0, 1.0]), torch.full((60, 3), 2.0, dtype=torch.float64)
     rule = options(solver, rule=StoppingRule(0.01, budget)).last_rule(theta, targets)
     assert rule.tol == pytest.approx(0.1 * 1e-3 / 2.0 if refined else 0.01)
     assert rule.max_epochs == budget
+    single = options(solver, rule=StoppingRule(0.01, budget)).last_rule(theta, targets.float())
+    assert single.max_epochs == (50.0 if refined and isinstance(solver, ConjugateGradients) else budget)

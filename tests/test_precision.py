@@ -11,6 +11,7 @@ import torch
 
 from gp_truth import toy
 from warmgp import (
+    RBF,
     ConjugateGradients,
     DenseOperator,
     GPRegressor,
@@ -180,6 +181,32 @@ def late_doubts(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
         return "late" if len(asked) > steps else ""
 
     monkeypatch.setattr("warmgp.precision.doubts", doubt)
+
+
+def test_a_last_solve_that_float32_cannot_refine_is_done_in_float64() -> None:
+    """Near neighbours get to the tolerance in float32 and not to a tenth of the noise; it is left after 50 epochs."""
+    x = torch.linspace(-2, 2, 400, dtype=torch.float64)[:, None]
+    y, theta = torch.sin(5 * x[:, 0]), Hyperparameters(0.003, 1.0, [0.3])
+
+    def made(dtype: torch.dtype) -> Problem:
+        return Problem(DenseOperator(x.to(dtype), RBF(), theta), y.to(dtype))
+
+    single = made(torch.float32)
+    options = TrainingOptions(ConjugateGradients(10, neighbours=10), Pathwise(4, 200), n_steps=1, learning_rate=1e-6)
+    result = train(
+        single.operator,
+        single.y,
+        options,
+        generator=torch.Generator().manual_seed(0),
+        promote=lambda: made(torch.float64),
+    )
+    assert single.operator.dtype == torch.float32 and result.posterior.x.dtype == torch.float64
+    [note] = result.history[-1].notes
+    assert note.startswith("the last solve in float64: float32 stagnated")
+    assert result.final.converged and result.final.residual_mean < 0.1 * 0.003
+    alone = train(single.operator, single.y, options, generator=torch.Generator().manual_seed(0))
+    assert alone.final.stop_reason == "stagnated" and alone.final.iterations <= 50
+    assert alone.final.converged == (max(alone.final.residual_mean, alone.final.residual_probes) <= 0.01)
 
 
 def test_a_promotion_of_the_last_solve_is_in_the_history(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from warmgp.adam import Adam
@@ -78,12 +79,16 @@ class TrainingOptions:
         """The rule of the last solve: on until what is left is small beside the noise, where that costs little.
 
         A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
-        the targets is more than the posterior's standard deviation, and a few more iterations are cheap.
+        the targets is more than the posterior's standard deviation, and a few more iterations are cheap. In float32
+        they are limited: what takes more of them is beyond its precision.
         """
-        if self.rule.max_epochs is not None or not self.solver.refines(len(targets)):
+        within = self.solver.refines_within(len(targets))
+        if self.rule.max_epochs is not None or within == 0:
             return self.rule
         largest = float(targets.square().mean(0).max().sqrt())
-        return replace(self.rule, tol=min(self.rule.tol, LAST_SHARE * float(theta.noise_scale) / largest))
+        tol = min(self.rule.tol, LAST_SHARE * float(theta.noise_scale) / largest)
+        limited = tol < self.rule.tol and targets.dtype == torch.float32 and within < math.inf
+        return replace(self.rule, tol=tol, max_epochs=within if limited else None)
 
 
 @dataclass(frozen=True)

@@ -150,8 +150,9 @@ class AlternatingProjections(Solver):
         if self.on_device not in (True, False, "auto"):
             raise ValueError(f'on_device must be True, False or "auto", got {self.on_device!r}')
 
-    def refines(self, n: int) -> bool:
-        return self.grow_after is not None and (self.largest_block is None or self.largest_block >= n)
+    def refines_within(self, n: int) -> float:
+        whole = self.grow_after is not None and (self.largest_block is None or self.largest_block >= n)
+        return math.inf if whole else 0.0
 
     def solve(
         self,

@@ -308,10 +308,12 @@ class Solver(ABC):
 
     name: str
 
-    def refines(self, n: int) -> bool:
-        """Whether a lower tolerance costs little: it comes to a whole factor of H where iterations take long, or few
-        are enough."""
-        return False
+    def refines_within(self, n: int) -> float:
+        """Epochs in which it should get from a usual tolerance to one far below; 0 where that costs much.
+
+        It costs little where a solver comes to a whole factor of H if iterations take long, or few are enough.
+        """
+        return 0.0
 
     @abstractmethod
     def solve(

@@ -19,6 +19,9 @@ from warmgp.stale_factor import Recipe, StaleFactor
 CHECK_EVERY = 8
 """Iterations between two looks at the residual on a GPU."""
 
+REFINED_WITHIN = 50.0
+"""Epochs that a good preconditioner takes to a tolerance far below the usual one. Seen: 1 to 49."""
+
 FREE = 3
 """Iterations of a solve that no new factor would save."""
 
@@ -88,8 +91,8 @@ class ConjugateGradients(Solver):
         if self.factor_after is not None:
             check_count("factor_after", self.factor_after)
 
-    def refines(self, n: int) -> bool:
-        return self.factor_after is not None or self.neighbours > 0
+    def refines_within(self, n: int) -> float:
+        return REFINED_WITHIN if self.factor_after is not None or self.neighbours else 0.0
 
     def solve(
         self,
