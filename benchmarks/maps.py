@@ -12,8 +12,8 @@ What ``--out`` has is not done again. Seconds are those of ``fit``, from reading
 those of GPyTorch's training.
 
 The two numbers for n points and 65 columns: a product with H is n² kernel entries, and for each 2·65 operations; H is
-4 n² bytes where it is stored. A step needs about 8 products with neighbours, and as many with whole factors, which
-cost n³/3 operations on top, once in nine steps.
+4 n² bytes where it is stored. A step needs 4 to 8 products with neighbours, and about as many with whole factors,
+which cost n³/3 operations on top, once in nine steps.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from warmgp import (
     TrainingOptions,
     train,
 )
+from warmgp.finish import _better
+from warmgp.finish import last_solve as last_solve_of
 from warmgp.kernels import get_kernel
 from warmgp.operators import KernelOperator
 from warmgp.solvers import Solver, SolveResult
@@ -132,25 +134,62 @@ class Short(ConjugateGradients):
 
 # -- the last solve's rule -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("solver", "budget", "refined"),
+    ("solver", "refined"),
     [
-        (ConjugateGradients(20), None, False),
-        (ConjugateGradients(0, factor_after=5), None, True),
-        (ConjugateGradients(0, factor_after=5), 10.0, False),  # a budget is a budget
-        (ConjugateGradients(20, neighbours=5), None, True),
-        (ConjugateGradients(20, neighbours=5), 10.0, False),
-        (AlternatingProjections(20), None, False),
-        (AlternatingProjections(20, grow_after=5), None, True),
-        (AlternatingProjections(20, grow_after=5), 10.0, False),
-        (AlternatingProjections(20, grow_after=5, largest_block=40), None, False),
+        (ConjugateGradients(20), False),
+        (ConjugateGradients(0, factor_after=5), True),
+        (ConjugateGradients(20, neighbours=5), True),
+        (AlternatingProjections(20), False),
+        (AlternatingProjections(20, grow_after=5), True),
+        (AlternatingProjections(20, grow_after=5, largest_block=40), False),
     ],
 )
-def test_the_last_solve_goes_below_the_noise_where_that_is_cheap(
-    solver: Solver, budget: float | None, refined: bool
-) -> None:
+def test_the_last_solve_goes_below_the_noise_where_that_is_cheap(solver: Solver, refined: bool) -> None:
     theta, targets = Hyperparameters(1e-3, 1.0, [1.0, 1.0]), torch.full((60, 3), 2.0, dtype=torch.float64)
-    rule = options(solver, rule=StoppingRule(0.01, budget)).last_rule(theta, targets)
-    assert rule.tol == pytest.approx(0.1 * 1e-3 / 2.0 if refined else 0.01)
-    assert rule.max_epochs == budget
-    single = options(solver, rule=StoppingRule(0.01, budget)).last_rule(theta, targets.float())
-    assert single.max_epochs == (50.0 if refined and isinstance(solver, ConjugateGradients) else budget)
+    tol = options(solver).last_tol(theta, targets)
+    assert tol == pytest.approx(0.1 * 1e-3 / 2.0 if refined else 0.01)
+
+
+class Told(ConjugateGradients):
+    """Notes the rules that it is asked to solve by."""
+
+    def solve(self, operator: KernelOperator, targets: Tensor, *rest: object, **more: object) -> SolveResult:
+        self.rules.append(more["rule"])
+        return super().solve(operator, targets, *rest, **more)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "budget", "tols", "budgets"),
+    [
+        (torch.float64, None, (2e-4,), (None,)),
+        (torch.float32, None, (0.01, 2e-4), (None, 50.0)),
+        (torch.float64, 30.0, (0.01, 2e-4), (30.0, 29.0)),  # a budget is for both
+        (torch.float32, 80.0, (0.01, 2e-4), (80.0, 50.0)),
+    ],
+)
+def test_the_last_solve_goes_on_within_limits(
+    dtype: torch.dtype, budget: float | None, tols: tuple[float, ...], budgets: tuple[float | None, ...]
+) -> None:
+    x = torch.linspace(0, 10, 60, dtype=dtype)[:, None]
+    operator = DenseOperator(x, get_kernel("matern32"), Hyperparameters(2e-3, 1.0, [1.0]))
+    targets = torch.stack([torch.sin(x[:, 0]), torch.cos(x[:, 0])], 1)
+    targets /= targets.square().mean(0).sqrt()
+    solver = Told(0, neighbours=59)  # exact: one iteration a solve
+    object.__setattr__(solver, "rules", [])
+    result = last_solve_of(operator, targets, None, options(solver, rule=StoppingRule(0.01, budget)), None)
+    assert tuple(round(rule.tol, 6) for rule in solver.rules) == tols
+    assert tuple(rule.max_epochs for rule in solver.rules) == budgets
+    assert result.converged and result.residual_checked and result.iterations >= 1
+    true = (targets - operator.matmul(result.solution)).norm(dim=0) / targets.norm(dim=0)
+    assert true.tolist() == pytest.approx([result.residual_mean, result.residual_probes], rel=0.1, abs=1e-6)
+    assert max(true) <= 0.01
+
+
+def test_a_last_solve_that_got_worse_is_not_taken() -> None:
+    operator, targets = DenseOperator(torch.zeros(4, 1), KERNEL, Hyperparameters(1.0, 1.0, [1.0])), torch.ones(4, 2)
+    good = SolveResult(torch.zeros(4, 2), 0.005, 0.005, True, 3, 3.0, 1.0, True, "converged", 1.0)
+    bad = SolveResult(targets * 9, 1e-5, 1e-5, False, 5, 5.0, 1.0, False, "budget", 1.0)
+    found = _better(operator, targets, good, bad, "stagnated")
+    assert torch.equal(found.solution, good.solution) and found.residual_mean == 0.005
+    assert found.stop_reason == "stagnated" and not found.converged
+    assert (found.iterations, found.iteration_epochs, found.overhead_epochs, found.seconds) == (8, 8.0, 3.0, 2.0)

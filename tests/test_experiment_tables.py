@@ -103,6 +103,7 @@ def test_the_order_of_cells() -> None:
         (10.0, 20.0, "here", False, False),
         (30.0, 20.0, "there", False, False),  # seconds of two devices say nothing
         (10.0, 20.0, "here", True, False),  # nor does a run that was cut so early
+        (15.0, 20.0, "here", True, False),  # even if it was dearer as far as it came
     ],
 )
 def test_the_order_of_cells_by_seconds(dear: float, cheap: float, place: str, dear_cut: bool, right: bool) -> None:

@@ -20,7 +20,7 @@ def record(run: Run, *, llh: float = 1.0, sampled: float | None = None, cut: boo
     test = {"test": {"llh": llh if sampled is None else sampled}, "test_exact": {"llh": llh}}
     return {
         "key": run.key, "run": describe(run), "outcome": "cut" if cut else "finished", "converged": True,
-        "steps": steps, "epochs": sum(epochs), "history": history, "machine": {"device": "here"},
+        "steps": steps, "epochs": sum(epochs), "seconds": 1.0, "history": history, "machine": {"device": "here"},
         **({} if cut else test),
     }  # fmt: skip
 
@@ -99,5 +99,15 @@ def test_whether_a_low_residual_is_needed() -> None:
     large = record(
         Run("terrain", 0, "ap", budget=10.0), cut=True, residual_probes=[0.3, 0.2, 0.1], test_llh=[0.1, 0.6, 0.2]
     )
-    assert "| terrain | AP | 3 | 0.100 | 0.200 | 0.600, step 2 | – | – |" in need_of_residuals([large], {})
+    assert "| terrain | AP | 3 | 0.100 | 0.200 | 0.600, step 2 | – |" in need_of_residuals([large], {})
+    near = {"residual_mean": [0.004, 0.002], "residual_probes": [0.009, 0.01], "noise_scale": [0.05, 0.09]}
+    solved = [
+        record(Run("terrain", 0, "near"), llh=0.8, epochs=[8.0, 8.0], test_llh=[0.9, 0.81], **near),
+        record(Run("terrain", 0, "near", "standard"), llh=1.1, epochs=[10.0, 10.0], **near),
+    ]
+    said = need_of_residuals(solved, {})
+    assert "| terrain | the paper's features | 2 | 0.004; 0.010 | 8.0 |" in said
+    assert "| 0.050 → 0.090 | 0.800 | 0.900, step 1 |" in said
+    assert "| terrain | the standard estimator | 2 | 0.004; 0.010 | 10.0 |" in said
+    assert "| 0.050 → 0.090 | 1.100 | – |" in said
     assert need_of_residuals([], {}) == "Not run."

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from warmgp import AlternatingProjections, ConjugateGradients, Matern32, devices, planner, solver_choice
+from warmgp import RBF, AlternatingProjections, ConjugateGradients, Matern32, devices, planner, solver_choice
 from warmgp.costs import (
     TYPICAL,
     Rates,
@@ -75,6 +75,19 @@ def test_maps_whose_neighbours_do_not_fit() -> None:
     assert near[12] == ConjugateGradients(100, pivot_every=20, neighbours=30)
     assert near[6] == ConjugateGradients(0, pivot_every=20, neighbours=30)
     assert near[4].name == "ap"
+
+
+def test_maps_with_a_smooth_kernel_keep_whole_factors() -> None:
+    smooth = make_plan(8_000, 2, kernel=RBF(), device="cpu", memory_budget=8 * GIB)
+    assert smooth.solver == ConjugateGradients(0, factor_after=10)
+    assert make_plan(8_000, 2, kernel=RBF(), device="cpu", memory_budget=GIB).solver.neighbours == 30
+
+
+def test_the_sample_of_a_map_needs_no_room_for_factors() -> None:
+    plan = make_plan(49_999, 2, device="cpu", memory_budget=GIB)
+    assert plan.init == "sample" and plan.sample_size == 9_999 and plan.estimated_bytes < GIB
+    plan = make_plan(20_000, 10, device="cpu", memory_budget=3 * GIB, solver="sgd", init="sample", n_probes=1)
+    assert plan.operator == "chunked" and plan.estimated_bytes >= 3 * 4 * 4_000**2
 
 
 def test_maps_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

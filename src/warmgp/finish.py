@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -51,15 +53,10 @@ def finish(
             start = torch.zeros(operator.n, 1 + pathwise.n_probes, dtype=operator.dtype, device=operator.device)
             start[:, 0] = state.solution[:, 0]
     targets = pathwise.targets(operator, problem.y, draw)
-    rule = options.last_rule(operator.theta, targets)
-    final = _solved_by_factor(operator, targets, rule) if options.exact_posterior else None
+    final = _solved_by_factor(operator, targets, options.rule) if options.exact_posterior else None
     by_factor = final is not None or isinstance(options.gradient, Exact)
     if final is None:
-        final = options.solver.solve(operator, targets, start, rule=rule, generator=generator, state=state.solver_state)
-    if final.stop_reason == "budget" and options.rule.max_epochs is None:
-        final = _out_of_precision(operator, targets, final)
-    if final.residual_checked and max(final.residual_mean, final.residual_probes) <= options.rule.tol:
-        final = replace(final, converged=True)  # if not to all that was hoped for
+        final = last_solve(operator, targets, start, options, generator, state.solver_state)
     if watched:
         watch(operator, targets, final, draw, options.rule.tol)
     assert isinstance(draw.prior, FeaturePrior)
@@ -69,17 +66,60 @@ def finish(
     return posterior, replace(final, state=light(final.state))
 
 
-def _out_of_precision(operator: KernelOperator, targets: Tensor, final: SolveResult) -> SolveResult:
-    """A last solve that its own rule has cut: what it has reached, by its true residual."""
-    b, scale = normalise(targets)
-    mean, probes = summarise(torch.linalg.vector_norm(b - operator.matmul(final.solution / scale), dim=0))
+def last_solve(
+    operator: KernelOperator,
+    targets: Tensor,
+    start: Tensor | None,
+    options: TrainingOptions,
+    generator: torch.Generator | None,
+    state: Any = None,
+) -> SolveResult:
+    """A solve to the rule and, where that costs little, on until what is left is small beside the noise.
+
+    Going on is a hope: ``converged`` is about the rule. A budget holds for both together. Without one the second part
+    is limited in float32, where more iterations than a few are a sign that it cannot get there: "stagnated" then.
+    """
+    rule, tol = options.rule, options.last_tol(operator.theta, targets)
+    limit = options.solver.refines_within(operator.n) if operator.dtype == torch.float32 else math.inf
+    if rule.max_epochs is None and limit == math.inf:  # one solve does it
+        rule = replace(rule, tol=tol)
+    solve = partial(options.solver.solve, operator, targets, generator=generator)
+    first = solve(start, rule=rule, state=state)
+    if tol < rule.tol and first.converged:
+        left = math.inf if rule.max_epochs is None else rule.max_epochs - first.iteration_epochs
+        if min(limit, left) >= 1.0:
+            cap = None if min(limit, left) == math.inf else min(limit, left)
+            second = solve(first.solution, rule=StoppingRule(tol, cap), state=first.state)
+            first = _better(operator, targets, first, second, "stagnated" if left == math.inf else "converged")
+    if first.residual_checked and max(first.residual_mean, first.residual_probes) <= options.rule.tol:
+        first = replace(first, converged=True)
+    return first
+
+
+def _better(
+    operator: KernelOperator, targets: Tensor, first: SolveResult, second: SolveResult, otherwise: str
+) -> SolveResult:
+    """The second solve, which went on from the first, or the first where that came to nothing; with what both cost.
+
+    ``otherwise`` is the reason to stop where the second did not get where it should.
+    """
+    more = 0.0
+    if not second.residual_checked:
+        b, scale = normalise(targets)
+        mean, probes = summarise(torch.linalg.vector_norm(b - operator.matmul(second.solution / scale), dim=0))
+        second = replace(second, residual_mean=mean, residual_probes=probes, residual_checked=True)
+        more = 1.0
+    worst, before = (max(part.residual_mean, part.residual_probes) for part in (second, first))
+    best = second if worst <= before else replace(first, state=second.state)
     return replace(
-        final,
-        residual_mean=mean,
-        residual_probes=probes,
-        residual_checked=True,
-        overhead_epochs=final.overhead_epochs + 1.0,
-        stop_reason="stagnated",
+        best,
+        converged=second.converged,
+        stop_reason=second.stop_reason if second.converged else otherwise,
+        iterations=first.iterations + second.iterations,
+        iteration_epochs=first.iteration_epochs + second.iteration_epochs,
+        overhead_epochs=first.overhead_epochs + second.overhead_epochs + more,
+        seconds=first.seconds + second.seconds,
+        notes=(*first.notes, *second.notes),
     )
 
 

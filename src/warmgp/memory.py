@@ -19,8 +19,11 @@ NEIGHBOUR_BYTES = 80
 """Of a point and its neighbour: its number, two sparse factors with columns, and one more being sorted beside them."""
 
 
-def training_bytes(plan: Plan, n: int, d: int) -> int:
-    """What training holds at its peak: H and factors, solutions, and a few copies of them."""
+def training_bytes(plan: Plan, n: int, d: int, sample_solver: ConjugateGradients | None = None) -> int:
+    """What training holds at its peak: H and factors, solutions, and a few copies of them.
+
+    ``sample_solver`` is what a start on a sample is solved with.
+    """
     size = plan.dtype.itemsize
     vectors = vector_bytes(n, d, plan.gradient.n_probes, plan.dtype)
     if plan.solver.name == "cholesky":
@@ -32,7 +35,12 @@ def training_bytes(plan: Plan, n: int, d: int) -> int:
         matrices += 2 * dense_bytes(n, torch.float32) if whole else preconditioner_bytes(plan.solver, n)
     if isinstance(plan.solver, AlternatingProjections):
         matrices += _block_bytes(plan.solver, plan.rule, n, size)
-    return max(matrices, 3 * dense_bytes(plan.sample_size, torch.float32)) + vectors
+    if sample_solver is not None:
+        whole = sample_solver.factor_after is not None
+        factors = 2 * dense_bytes(plan.sample_size, torch.float32)
+        factors = factors if whole else preconditioner_bytes(sample_solver, plan.sample_size)
+        matrices = max(matrices, dense_bytes(plan.sample_size, torch.float32) + factors)
+    return matrices + vectors
 
 
 def preconditioner_bytes(solver: ConjugateGradients, n: int) -> int:

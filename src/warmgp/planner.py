@@ -40,7 +40,7 @@ from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.kernels import KERNELS, Kernel, Matern32
 from warmgp.memory import training_bytes
 from warmgp.operators import dense_bytes, has_triton
-from warmgp.solver_choice import LARGE, MAP_INPUTS, choose_solver, has_neighbours
+from warmgp.solver_choice import LARGE, MAP_INPUTS, choose_solver, conjugate_gradients, has_neighbours
 from warmgp.solvers import ConjugateGradients, Solver, StoppingRule
 from warmgp.solvers.base import is_number
 
@@ -168,7 +168,7 @@ def make_plan(
     given_steps = n_steps
     factor_last = n <= EXACT_POSTERIOR_UP_TO and solver == "auto" and gradient == "auto"
     factor_last = factor_last and 3 * dense_bytes(n, torch.float64) <= budget
-    chosen, why = choose_solver(solver, gradient, n, d, n_probes, features, place, budget, rates)
+    chosen, why = choose_solver(solver, gradient, n, d, n_probes, features, place, budget, rates, kernel)
     if gradient == "auto":
         gradient = "exact" if chosen.name == "cholesky" else "pathwise"
     if gradient == "exact" and chosen.name != "cholesky":
@@ -209,13 +209,21 @@ def make_plan(
         exact_posterior=factor_last and not exact,
         sample_size=min(n, 10_000, max(2_000, n // SAMPLE_SHARE)) if init == "sample" else 0,
     )
-    needs = training_bytes(plan, n, d)
+    needs = training_bytes(plan, n, d, sample_solver(plan, d, kernel))
     if needs > budget:
         raise MemoryError(_too_large(plan, n, needs, budget))
     return replace(plan, estimated_seconds=_seconds(plan, n, d, rates), estimated_bytes=needs)
 
 
 # -- choices ---------------------------------------------------------------------------------------------------------
+def sample_solver(plan: Plan, d: int, kernel: Kernel | None) -> ConjugateGradients | None:
+    """What the start on a sample is solved with; None without one."""
+    if plan.init != "sample":
+        return None
+    columns = 1 + (plan.gradient.n_probes or 64)
+    return conjugate_gradients(plan.sample_size, d, columns, plan.device, plan.memory_budget, kernel)
+
+
 def _operator(place: torch.device, number: torch.dtype, stored: bool, exact: bool, kernel: Kernel | None) -> str:
     """Which operator: the fused one where it exists and something is multiplied."""
     fusable = kernel is None or kernel in KERNELS.values()

@@ -22,6 +22,7 @@ from warmgp.arrays import check_inputs, check_targets, check_validation, like, t
 from warmgp.checkpoint import CheckpointKeeper
 from warmgp.convergence import ConvergenceWarning, unsolved
 from warmgp.features import FeaturePrior
+from warmgp.finish import last_solve
 from warmgp.gradient import GradientEstimator, Pathwise
 from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
@@ -390,9 +391,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         pathwise = Pathwise(n_samples, plan.n_features)
         draw = pathwise.draw(operator, generator)
         targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already
-        rule = self._options(plan).last_rule(old.theta, targets)
-        solved = plan.solver.solve(operator, targets, rule=rule, generator=generator)
-        if not solved.residual_checked or max(solved.residual_mean, solved.residual_probes) > plan.rule.tol:
+        solved = last_solve(operator, targets, None, self._options(plan), generator)
+        if not solved.converged:
             warnings.warn(unsolved(solved, plan.rule), ConvergenceWarning, stacklevel=3)
         assert isinstance(draw.prior, FeaturePrior)
         solution = torch.cat([old.solution[:, :1], solved.solution], 1)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from warmgp.costs import Rates, exact_seconds, factor_cg_seconds
+from warmgp.kernels import RBF, Kernel
 from warmgp.memory import preconditioner_bytes, vector_bytes
 from warmgp.operators import dense_bytes
 from warmgp.solvers import AlternatingProjections, ConjugateGradients, Solver, get_solver
@@ -21,7 +22,8 @@ CLEARLY = 0.5
 LARGE = 50_000
 EXACT_UP_TO_ON_GPU = 8_000
 MAP_INPUTS = 3
-"""Up to so many inputs near neighbours tell what there is to know of a point: a solve then takes a few iterations."""
+"""Up to so many inputs near neighbours tell what there is to know of a point: with a Matérn kernel a solve then takes a
+few iterations."""
 
 NEAR, RANK_BESIDE, NEAR_FROM = 30, 100, 6_000
 """Neighbours, the low rank beside them, and where they begin to beat whole factors on a CPU (seen: 3,000 to 8,000)."""
@@ -42,13 +44,14 @@ def choose_solver(
     place: torch.device,
     budget: int,
     rates: Rates,
+    kernel: Kernel | None = None,
 ) -> tuple[Solver, list[str]]:
     """The solver, and why."""
     why: list[str] = []
     if solver == "auto":
         fits = 3 * dense_bytes(n, torch.float64) + vector_bytes(n, d, n_probes, torch.float64) <= budget
         on_gpu = place.type == "cuda"
-        cg = conjugate_gradients(n, d, 1 + n_probes, place, budget)
+        cg = conjugate_gradients(n, d, 1 + n_probes, place, budget, kernel)
         if gradient == "exact":
             solver = "cholesky"
         elif gradient == "auto" and fits and (n <= EXACT_UP_TO_ON_GPU if on_gpu else n <= LARGE):
@@ -68,7 +71,7 @@ def choose_solver(
                 else f"Alternating projections, ten epochs a step, for {n:,} points."
             )
     if solver == "cg":
-        return conjugate_gradients(n, d, 1 + n_probes, place, budget), why
+        return conjugate_gradients(n, d, 1 + n_probes, place, budget, kernel), why
     if solver == "ap":
         largest = min(n, _largest_block(n, budget), LARGEST_BLOCK_ON_GPU if place.type == "cuda" else n)
         return AlternatingProjections(_block_size(n, place, budget), GROW_AFTER, largest), why
@@ -83,16 +86,18 @@ def choose_solver(
     return given, why
 
 
-def conjugate_gradients(n: int, d: int, columns: int, place: torch.device, budget: int) -> ConjugateGradients:
+def conjugate_gradients(
+    n: int, d: int, columns: int, place: torch.device, budget: int, kernel: Kernel | None = None
+) -> ConjugateGradients:
     """Conjugate gradients as they suit n points: a whole factor now and then where it fits, else one of low rank; near
-    neighbours for maps.
+    neighbours for maps, where the kernel is so smooth that they do not tell enough (RBF) only if no factor fits.
 
     A factor costs n³/3 operations, an iteration 2n² for the product and 2n² for the factor, per column; on a GPU
     the factor is the cheaper of the two.
     """
     most = 3 * dense_bytes(n, torch.float64)  # H, the old and the new factor, should all have to be float64
     whole = most <= budget and n < LARGE
-    if d <= MAP_INPUTS and not (whole and (place.type == "cuda" or n < NEAR_FROM)):
+    if d <= MAP_INPUTS and not (whole and (place.type == "cuda" or n < NEAR_FROM or isinstance(kernel, RBF))):
         left = budget - vector_bytes(n, d, columns - 1, torch.float32)
         for rank in (RANK_BESIDE, 0):
             near = ConjugateGradients(rank, pivot_every=20, neighbours=NEAR)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from warmgp.adam import Adam
@@ -75,20 +74,16 @@ class TrainingOptions:
         """Whether a solve starts from the last solution. The exact gradient needs a factor, so it never does."""
         return self.warm_start and not isinstance(self.gradient, Exact)
 
-    def last_rule(self, theta: Hyperparameters, targets: Tensor) -> StoppingRule:
-        """The rule of the last solve: on until what is left is small beside the noise, where that costs little.
+    def last_tol(self, theta: Hyperparameters, targets: Tensor) -> float:
+        """The tolerance that the last solve hopes for: what is left is then small beside the noise.
 
         A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
-        the targets is more than the posterior's standard deviation, and a few more iterations are cheap. In float32
-        they are limited: what takes more of them is beyond its precision.
+        the targets is more than the posterior's standard deviation. Only where going on costs the solver little.
         """
-        within = self.solver.refines_within(len(targets))
-        if self.rule.max_epochs is not None or within == 0:
-            return self.rule
+        if self.solver.refines_within(len(targets)) == 0:
+            return self.rule.tol
         largest = float(targets.square().mean(0).max().sqrt())
-        tol = min(self.rule.tol, LAST_SHARE * float(theta.noise_scale) / largest)
-        limited = tol < self.rule.tol and targets.dtype == torch.float32 and within < math.inf
-        return replace(self.rule, tol=tol, max_epochs=within if limited else None)
+        return min(self.rule.tol, LAST_SHARE * float(theta.noise_scale) / largest)
 
 
 @dataclass(frozen=True)
