@@ -185,6 +185,25 @@ def test_the_last_solve_goes_on_within_limits(
     assert max(true) <= 0.01
 
 
+class Stuck(ConjugateGradients):
+    """Solves to 0.01, and gets no further than 0.004."""
+
+    def solve(self, operator: KernelOperator, targets: Tensor, *rest: object, **more: object) -> SolveResult:
+        if more["rule"].tol == 0.01:
+            return SolveResult(targets, 0.005, 0.005, True, 3, 3.0, 0.0, True, "converged", 1.0)
+        return SolveResult(2 * targets, 0.004, 0.004, True, 9, 9.0, 0.0, False, "stagnated", 1.0)
+
+
+@pytest.mark.parametrize(("budget", "reason"), [(None, "stagnated"), (60.0, "converged")])
+def test_what_is_said_of_a_last_solve_that_cannot_go_on(budget: float | None, reason: str) -> None:
+    """Without a budget float64 is to take over; on one the tolerance was met, and that is that."""
+    operator, targets = DenseOperator(torch.zeros(4, 1), KERNEL, Hyperparameters(1e-3, 1.0, [1.0])), torch.ones(4, 2)
+    asked = options(Stuck(0, neighbours=2), rule=StoppingRule(0.01, budget))
+    result = last_solve_of(operator, targets, None, asked, None)
+    assert result.converged and result.stop_reason == reason and result.iterations == 12
+    assert result.residual_mean == 0.004 and torch.equal(result.solution, 2 * targets)
+
+
 def test_a_last_solve_that_got_worse_is_not_taken() -> None:
     operator, targets = DenseOperator(torch.zeros(4, 1), KERNEL, Hyperparameters(1.0, 1.0, [1.0])), torch.ones(4, 2)
     good = SolveResult(torch.zeros(4, 2), 0.005, 0.005, True, 3, 3.0, 1.0, True, "converged", 1.0)

@@ -209,21 +209,14 @@ def make_plan(
         exact_posterior=factor_last and not exact,
         sample_size=min(n, 10_000, max(2_000, n // SAMPLE_SHARE)) if init == "sample" else 0,
     )
-    needs = training_bytes(plan, n, d, sample_solver(plan, d, kernel))
+    sampled_by = conjugate_gradients(plan.sample_size, d, 1 + n_probes, place, budget, kernel)
+    needs = training_bytes(plan, n, d, sampled_by if init == "sample" else None)
     if needs > budget:
         raise MemoryError(_too_large(plan, n, needs, budget))
     return replace(plan, estimated_seconds=_seconds(plan, n, d, rates), estimated_bytes=needs)
 
 
 # -- choices ---------------------------------------------------------------------------------------------------------
-def sample_solver(plan: Plan, d: int, kernel: Kernel | None) -> ConjugateGradients | None:
-    """What the start on a sample is solved with; None without one."""
-    if plan.init != "sample":
-        return None
-    columns = 1 + (plan.gradient.n_probes or 64)
-    return conjugate_gradients(plan.sample_size, d, columns, plan.device, plan.memory_budget, kernel)
-
-
 def _operator(place: torch.device, number: torch.dtype, stored: bool, exact: bool, kernel: Kernel | None) -> str:
     """Which operator: the fused one where it exists and something is multiplied."""
     fusable = kernel is None or kernel in KERNELS.values()

@@ -11,9 +11,10 @@ import torch
 from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
-from warmgp.planner import Plan, sample_solver
+from warmgp.planner import Plan
 from warmgp.problem import Problem
 from warmgp.progress import InitialisationBar
+from warmgp.solver_choice import conjugate_gradients
 from warmgp.training import initial_state
 from warmgp.training_state import TrainingOptions, TrainingState
 
@@ -45,8 +46,9 @@ def begin(
         callbacks = [stack.enter_context(InitialisationBar(count, N_STEPS))] if verbose else []
         if plan.init == "sample":
             probes = plan.gradient.n_probes or options.n_samples
-            solver = sample_solver(plan, x.shape[1], operator.kernel)
-            assert solver is not None
+            solver = conjugate_gradients(
+                plan.sample_size, x.shape[1], 1 + probes, plan.device, plan.memory_budget, operator.kernel
+            )
             some = replace(options, solver=solver, gradient=Pathwise(probes, plan.n_features), n_steps=N_STEPS)
             state = sample_start(
                 x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator,
