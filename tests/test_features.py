@@ -214,7 +214,7 @@ def test_exact_prior_of_a_float32_operator(name: str, d: int, repeat: int) -> No
 def test_spread_frequencies_keep_the_kernel(name: str, d: int) -> None:
     """E[p/q · cos(ω·δ)] = k(|δ|) within 4 standard errors, and p/q ≤ 2 because half of q is p."""
     kernel = KERNELS[name]
-    frequencies, amplitudes = spread_frequencies(kernel, 40_000, d, rng(3), kernel.tail_scales)
+    frequencies, amplitudes = spread_frequencies(kernel, 40_000, d, rng(3), kernel.tail_scales(d))
     assert float(amplitudes.max()) <= 2**0.5 * (1 + 1e-9)
     for r in (0.0, 0.1, 1.0):
         delta = torch.full((d,), r / d**0.5, dtype=torch.float64)
@@ -226,7 +226,7 @@ def test_spread_frequencies_keep_the_kernel(name: str, d: int) -> None:
 @pytest.mark.parametrize("m", [1, 2, 3, 11, 100])
 def test_any_number_of_frequencies_can_be_spread(m: int) -> None:
     kernel = KERNELS["matern32"]
-    frequencies, amplitudes = spread_frequencies(kernel, m, 2, rng(0), kernel.tail_scales)
+    frequencies, amplitudes = spread_frequencies(kernel, m, 2, rng(0), kernel.tail_scales(2))
     assert frequencies.shape == (m, 2) and amplitudes.shape == (m,) and bool((amplitudes > 0).all())
     if m == 1:
         assert float(amplitudes) == 1.0  # all of q is p

@@ -65,6 +65,39 @@ def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1,
     return np.asarray(inputs)
 
 
+EXACT = 2**53
+"""The size of integers up to which float64 holds each of them."""
+
+
+def integer_rest(X: Any) -> FloatArray | None:
+    """What float64 cannot hold of large integers, X − float64(X), as an array of (n, d); None where it holds all.
+
+    Nanoseconds since 1970 are about 2⁶⁰, and neighbouring float64 numbers there 256 ns apart.
+    """
+    X = to_numpy(X)
+    if hasattr(X, "columns"):
+        columns = {j: np.asarray(X[name]) for j, name in enumerate(X.columns)}
+    else:
+        table = np.asarray(X)
+        columns = dict(enumerate(table.T)) if table.ndim == 2 and table.dtype.kind in "iu" else {}
+    rest: FloatArray | None = None
+    for j, column in columns.items():
+        if column.dtype.kind not in "iu" or not len(column) or -EXACT <= column.min() <= column.max() <= EXACT:
+            continue
+        if rest is None:
+            rest = np.zeros((len(column), len(X.columns) if hasattr(X, "columns") else X.shape[1]))
+        rest[:, j] = _rest(column)
+    return rest
+
+
+def _rest(column: NDArray[Any]) -> FloatArray:
+    """Integers less their float64 value, exactly."""
+    held = column.astype(np.float64)
+    if column.dtype == np.int64 and np.abs(held).max() < 2.0**63:
+        return (column - held.astype(np.int64)).astype(np.float64)
+    return np.array([int(whole) - int(near) for whole, near in zip(column, held, strict=True)], dtype=np.float64)
+
+
 def check_targets(y: Any, n: int, name: str = "y", inputs: str = "X") -> FloatArray:
     """Targets as a finite float64 array of (n,); one column of (n, 1) is taken with scikit-learn's warning.
 

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import sklearn.exceptions
+import torch
 
+from warmgp.accuracy import MEAN, Accuracy
 from warmgp.solvers import SolveResult, StoppingRule
 
 
 class ConvergenceWarning(sklearn.exceptions.ConvergenceWarning):
-    """The final solve did not reach the tolerance."""
+    """The final solve did not reach the tolerance, or predictions are further from exact than a fit promises."""
+
+
+def inexact(found: Accuracy, rule: StoppingRule, dtype: torch.dtype) -> str:
+    """How far predictions may be from exact where a solve met its tolerance, why, and what would help."""
+    single = dtype == torch.float32
+    why = (
+        "float32 rounds too much at so little noise" if single else f"tol={rule.tol:g} is coarse beside so little noise"
+    )
+    remedy = 'use dtype="auto" or "float64"' if single else 'use solver="auto", a smaller tol'
+    what = f"the mean by about {found.mean:.2g}" if found.mean > MEAN else f"the samples by about {found.samples:.2g}"
+    verdict = "Do not trust them" if max(found.mean, found.samples) > 1 else "They are less accurate than promised"
+    return (
+        f"predictions differ from exact ones at the same hyperparameters, {what} predictive standard deviations: "
+        f"{why}. {verdict}: {remedy}, or raise noise_floor."
+    )
 
 
 def unsolved(final: SolveResult, rule: StoppingRule) -> str:

@@ -71,7 +71,7 @@ class FeaturePrior:
         if n_features < 2 or n_features % 2:
             raise ValueError(f"n_features must be an even number of at least 2 (sin/cos pairs), got {n_features}")
         m = n_features // 2
-        frequencies, amplitudes = spread_frequencies(kernel, m, d, generator, () if plain else kernel.tail_scales)
+        frequencies, amplitudes = spread_frequencies(kernel, m, d, generator, () if plain else kernel.tail_scales(d))
         weights = torch.randn(2, m, n_functions, dtype=torch.float64, generator=generator) * amplitudes[:, None]
         parts = (frequencies, weights[0], weights[1])
         return cls(*(part.to(device=device, dtype=dtype) for part in parts))

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warmgp.accuracy import MEAN, SAMPLES, Accuracy, accuracy
 from warmgp.features import FeaturePrior
 from warmgp.gradient import Exact, Pathwise, PathwiseDraw
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
-from warmgp.precision import watch
+from warmgp.precision import PrecisionLostError, watch
 from warmgp.problem import Problem
 from warmgp.solvers import Cholesky, SolveResult, StoppingRule
 from warmgp.solvers.ap import BlockFactors
@@ -25,6 +26,9 @@ from warmgp.training_state import TrainingOptions, TrainingState
 
 logger = logging.getLogger(__name__)
 
+LEAST_MORE = 50.0
+"""Epochs that a solver which does not refine cheaply is given to go on below the tolerance."""
+
 
 def finish(
     problem: Problem,
@@ -33,8 +37,10 @@ def finish(
     generator: torch.Generator,
     *,
     watched: bool = False,
-) -> tuple[Posterior, SolveResult]:
-    """The last solve, at the final θ, and the posterior from it.
+) -> tuple[Posterior, SolveResult, Accuracy]:
+    """The last solve, at the final θ, the posterior from it, and how exact that is.
+
+    ``watched`` raises :class:`PrecisionLostError` where float32 was not enough.
 
     Probes that are functions and were kept are used again, from their last solutions. Otherwise (standard or exact
     estimator, exact prior samples, no warm start) new random-feature functions are drawn, and only v_y starts warm.
@@ -58,12 +64,30 @@ def finish(
     if final is None:
         final = last_solve(operator, targets, start, options, generator, state.solver_state)
     if watched:
-        watch(operator, targets, final, draw, options.rule.tol)
+        watch(problem, targets, final, draw, options.rule.tol)
     assert isinstance(draw.prior, FeaturePrior)
     exact = by_factor and isinstance(final.state, CholeskyState)
     factor = final.state.factor if exact else None
     posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, exact, factor)
-    return posterior, replace(final, state=light(final.state))
+    found = accuracy(posterior, problem, draw)
+    if (
+        watched
+        and operator.dtype == torch.float32
+        and not found.suffices
+        and _claims_to_suffice(final, targets, operator)
+    ):
+        reason = (
+            f"float32 leaves the mean {found.mean:.2g} and the samples {found.samples:.2g} predictive std from exact"
+        )
+        raise PrecisionLostError(reason, final.solution, draw, final.epochs)
+    return posterior, replace(final, state=light(final.state)), found
+
+
+def _claims_to_suffice(final: SolveResult, targets: Tensor, operator: KernelOperator) -> bool:
+    """Whether it is not for want of iterations that a solve is not exact enough: its own residuals would do."""
+    size = targets.square().mean(0).sqrt().double() / float(operator.theta.noise_scale)
+    probes = float(size[1:].mean()) if len(size) > 1 else 0.0
+    return final.residual_mean * float(size[0]) <= MEAN and final.residual_probes * probes <= SAMPLES
 
 
 def last_solve(
@@ -74,23 +98,28 @@ def last_solve(
     generator: torch.Generator | None,
     state: Any = None,
 ) -> SolveResult:
-    """A solve to the rule and, where that costs little, on until what is left is small beside the noise.
+    """A solve to the rule and, where that costs little or ``options.refine`` asks for it, on until what is left is
+    small beside the noise.
 
     Going on is a hope: ``converged`` is about the rule. A budget holds for both together. Without one the second part
-    is limited in float32, where more iterations than a few are a sign that it cannot get there: "stagnated" then.
+    is limited in float32, where more iterations than a few are a sign that it cannot get there: "stagnated" then. A
+    solver that does not refine cheaply gets as many epochs again as the first part took.
     """
     rule, tol = options.rule, options.last_tol(operator.theta, targets)
-    limit = options.solver.refines_within(operator.n) if operator.dtype == torch.float32 else math.inf
+    cheap = options.solver.refines_within(operator.n)
+    limit = cheap if operator.dtype == torch.float32 or not cheap else math.inf
     if rule.max_epochs is None and limit == math.inf:  # one solve does it
         rule = replace(rule, tol=tol)
     solve = partial(options.solver.solve, operator, targets, generator=generator)
     first = solve(start, rule=rule, state=state)
     if tol < rule.tol and first.converged:
         left = math.inf if rule.max_epochs is None else rule.max_epochs - first.iteration_epochs
+        limit = limit or max(LEAST_MORE, first.iteration_epochs)
         if min(limit, left) >= 1.0:
             cap = None if min(limit, left) == math.inf else min(limit, left)
             second = solve(first.solution, rule=StoppingRule(tol, cap), state=first.state)
-            first = _better(operator, targets, first, second, "stagnated" if left == math.inf else "converged")
+            lost = cheap and left == math.inf
+            first = _better(operator, targets, first, second, "stagnated" if lost else "converged")
     if first.residual_checked and max(first.residual_mean, first.residual_probes) <= options.rule.tol:
         first = replace(first, converged=True)
     return first
@@ -134,18 +163,18 @@ def _solved_by_factor(operator: KernelOperator, targets: Tensor, rule: StoppingR
 
 def model_before(
     problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator
-) -> tuple[Posterior, SolveResult]:
+) -> tuple[Posterior, SolveResult, Accuracy]:
     """The posterior at the last θ that could be solved at: from its solutions, or by a solve with functions."""
     if has_samples(state):
-        return _as_it_is(problem.operator, state)
+        return _as_it_is(problem, state)
     assert state.solution_theta is not None
     return finish(problem.at(state.solution_theta), options, state, generator)
 
 
-def _as_it_is(operator: KernelOperator, state: TrainingState) -> tuple[Posterior, SolveResult]:
+def _as_it_is(problem: Problem, state: TrainingState) -> tuple[Posterior, SolveResult, Accuracy]:
     """The posterior of the last step's solutions, at the θ that they belong to."""
     assert state.solution is not None and state.solution_theta is not None
-    last = state.history[-1]
+    operator, last = problem.operator, state.history[-1]
     posterior = Posterior(operator.x, operator.kernel, state.solution_theta, state.solution, state.draw.prior)
     final = SolveResult(
         solution=state.solution,
@@ -159,7 +188,7 @@ def _as_it_is(operator: KernelOperator, state: TrainingState) -> tuple[Posterior
         stop_reason=last.stop_reason,
         seconds=0.0,
     )
-    return posterior, final
+    return posterior, final, accuracy(posterior, problem, state.draw)
 
 
 def has_samples(state: TrainingState) -> bool:

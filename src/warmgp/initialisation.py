@@ -33,12 +33,14 @@ def sample_start(
     generator: torch.Generator,
     callbacks: Sequence[Callback] = (),
     promote: bool = True,
+    dtype: torch.dtype | None = None,
 ) -> TrainingState:
     """The state before the first step on all points, after a training from θ on a random sample of them.
 
     Its θ and Adam's moments go on; solutions and probes belong to the sample and do not. ``promote`` goes over to
-    float64 where float32 is not enough.
+    float64 where float32 is not enough. ``dtype`` is what to train in, x's own by default.
     """
+    dtype = dtype or x.dtype
     rows = torch.randperm(x.shape[0], generator=generator)[:size].to(x.device)
     x_some, y_some = x[rows], y[rows]
 
@@ -46,12 +48,13 @@ def sample_start(
         return Problem(DenseOperator(x_some.double(), kernel, theta), y_some.double())
 
     trained = train_only(
-        DenseOperator(x_some, kernel, theta),
-        y_some,
+        DenseOperator(x_some.to(dtype), kernel, theta),
+        y_some.to(dtype),
         options,
         generator=generator,
         callbacks=callbacks,
         promote=in_float64 if promote else None,
+        original=(x_some.double(), y_some.double()),
     )
     return TrainingState(0, trained.nu, trained.adam)
 

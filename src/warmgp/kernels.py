@@ -28,7 +28,6 @@ class Kernel(ABC):
     """One stationary kernel of unit signal and unit length."""
 
     name: ClassVar[str]
-    tail_scales: ClassVar[tuple[float, ...]] = ()  # stretches of p(ω) that reach into its tail; see features.py
     smooth_at_zero: ClassVar[bool] = True  # whether k(r) − 1 = O(r²), so that rounding in r² near 0 is harmless
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -63,6 +62,10 @@ class Kernel(ABC):
     def sample_frequencies(self, m: int, d: int, generator: torch.Generator) -> Tensor:
         """m draws from p(ω), (m, d), float64 on the CPU."""
 
+    def tail_scales(self, d: int) -> tuple[float, ...]:
+        """Stretches of p(ω) that reach into its tail, where the posterior's variance is; see :mod:`warmgp.features`."""
+        return ()
+
 
 class RBF(Kernel):
     """Squared exponential, k(r) = exp(−r²/2)."""
@@ -89,12 +92,20 @@ class RBF(Kernel):
     def sample_frequencies(self, m: int, d: int, generator: torch.Generator) -> Tensor:
         return torch.randn(m, d, dtype=torch.float64, generator=generator)
 
+    def tail_scales(self, d: int) -> tuple[float, ...]:
+        """Up to five standard deviations of |ω|, which is √d ± 0.7: n points with noise σ tell frequencies up to about
+        |ω|² = 2 log(n/σ²)."""
+        return tuple(1 + t / math.sqrt(d) for t in range(1, 6))
+
 
 class Matern(Kernel):
     """What the three Matérn kernels share: a multivariate-t spectrum with 2ν degrees of freedom."""
 
     nu: ClassVar[float]
-    tail_scales = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+    stretch: ClassVar[float]  # from one scale of the tail to the next: the rougher the kernel, the further
+
+    def tail_scales(self, d: int) -> tuple[float, ...]:
+        return tuple(self.stretch**k for k in range(1, 7))
 
     def spectral_log_density(self, omega: Tensor) -> Tensor:
         d, df = omega.shape[-1], 2 * self.nu
@@ -111,10 +122,9 @@ class Matern(Kernel):
 class Matern12(Matern):
     """Matérn-1/2 (exponential), k(r) = exp(−r). Not differentiable at r = 0."""
 
-    tail_scales = (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)  # the heaviest tail: frequencies up to 1/spacing matter
-
     name = "matern12"
     nu = 0.5
+    stretch = 6.0
     smooth_at_zero = False
 
     def profile(self, r: Tensor) -> Tensor:
@@ -138,6 +148,7 @@ class Matern32(Matern):
 
     name = "matern32"
     nu = 1.5
+    stretch = 3.0
 
     def profile(self, r: Tensor) -> Tensor:
         a = r * math.sqrt(3.0)
@@ -160,6 +171,7 @@ class Matern52(Matern):
 
     name = "matern52"
     nu = 2.5
+    stretch = 2.5
 
     def profile(self, r: Tensor) -> Tensor:
         a = r * math.sqrt(5.0)

@@ -23,6 +23,9 @@ from warmgp.operators import ChunkedOperator, KernelOperator, recomputing_operat
 from warmgp.operators.base import ranges
 from warmgp.solvers.cholesky import factorise
 
+FAR = 1e4
+"""Length scales from which a kernel is zero in float64: exp(−10⁴), where 10⁻³²⁴ is the least number."""
+
 
 @dataclass(frozen=True)
 class Posterior:
@@ -82,6 +85,11 @@ class Posterior:
         pair = self._batched(x_new, both)
         return pair[:, 0], pair[:, 1]
 
+    def products(self, x_new: Tensor) -> Tensor:
+        """k(x_new, x) [v_y, ẑ_1 … ẑ_s], (m, 1 + s), by the arithmetic of every prediction."""
+        operator = self._operator()
+        return self._batched(x_new, lambda x: operator.cross_matmul(x, self.solution))
+
     def samples(self, x_new: Tensor) -> Tensor:
         """Every stored posterior function at x_new, (m, s); the same functions at every call."""
         operator = self._operator()
@@ -128,5 +136,14 @@ class Posterior:
     def _batched(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         # an exact variance holds n numbers per new point
         size = self.batch_size if not self.exact else max(1, min(self.batch_size, 2**26 // self.x.shape[0]))
-        parts = [f(x_new[rows]) for rows in ranges(x_new.shape[0], size)]
+        reach = self._reach()
+        parts = [f(x_new[rows].clamp(*reach)) for rows in ranges(x_new.shape[0], size)]
         return torch.cat(parts) if parts else f(x_new)
+
+    def _reach(self) -> tuple[Tensor, Tensor]:
+        """The box outside of which k(·, x) is zero to the last bit, (d,) each: new points beyond it move to its border.
+
+        So they keep the prior's mean and variance, and no square of a distance overflows.
+        """
+        beyond = FAR * self.theta.length_scales.to(self.x)
+        return self.x.amin(0) - beyond, self.x.amax(0) + beyond

@@ -11,7 +11,9 @@ training rows once, is applied to every later input, and brings predictions back
     mean, std = scaling.y_back(mean), scaling.y_scale_back(std)  # answer in the user's
 
 All arithmetic is float64 whatever comes in: subtracting a large mean in float32 would lose the digits that carry the
-signal (a year column, a Unix time stamp). Cast to the working precision afterwards.
+signal (a year column, a Unix time stamp). Cast to the working precision afterwards. The difference of two float64
+numbers of the same size is exact, so an offset costs nothing as long as the numbers that come in hold the digits; what
+float64 cannot hold of large integers (nanoseconds since 1970) is added after the subtraction, as ``rest``.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ FloatArray = NDArray[np.float64]
 FAR = 20.0
 """From standardised, in either direction, that data which are used as they are get a warning."""
 
-#: A standard deviation below this fraction of the largest magnitude is rounding noise, not variation.
-_ROUNDING = 1e-12
+ROUNDING = 4.0
+"""Spacings of float64 numbers up to which a standard deviation is rounding, not variation."""
+FEW = 1000.0
+"""Spacings of float64 numbers below which a standard deviation has lost digits that may matter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +71,7 @@ class Standardizer:
             raise ValueError("x_scale and y_scale must be positive; a constant column takes scale 1, not 0")
 
     @classmethod
-    def fit(cls, X: ArrayLike, y: ArrayLike) -> Standardizer:
+    def fit(cls, X: ArrayLike, y: ArrayLike, rest: FloatArray | None = None) -> Standardizer:
         """Take means and standard deviations from training rows.
 
         A constant input column gets scale 1: it carries no information, and dividing by zero, or by what rounding
@@ -79,10 +83,17 @@ class Standardizer:
             Training inputs.
         y : array-like of shape (n,)
             Training targets.
+        rest : ndarray of shape (n, d), optional
+            What float64 cannot hold of the inputs: they are X + rest.
 
         Returns
         -------
         Standardizer
+
+        Warns
+        -----
+        UserWarning
+            If a column varies so little about a large offset that float64 has few numbers for it.
 
         Raises
         ------
@@ -104,19 +115,32 @@ class Standardizer:
                 raise ValueError(f"{name} contains NaN or infinity; drop or impute those rows first")
 
         with np.errstate(over="ignore", invalid="ignore"):
-            x_scale, y_scale = X.std(axis=0), float(y.std())
+            moved = X - X[0] if rest is None else (X - X[0]) + rest  # exact where an offset is large
+            x_mean, x_scale = X[0] + moved.mean(axis=0), moved.std(axis=0)
+            y_mean, y_scale = float(y[0] + (y - y[0]).mean()), float((y - y[0]).std())
         large = [f"column {j} of X" for j in np.flatnonzero(~np.isfinite(x_scale))]
         if large or not np.isfinite(y_scale):
             raise ValueError(f"{', '.join(large) or 'y'} has values too large to standardise: divide by a constant")
-        x_scale[x_scale <= _ROUNDING * np.abs(X).max(axis=0)] = 1.0
-        if y_scale <= _ROUNDING * float(np.abs(y).max()):
+        spacing = np.spacing(np.abs(X).max(axis=0)) if rest is None else np.spacing(np.abs(moved).max(axis=0))
+        few = np.flatnonzero((x_scale > ROUNDING * spacing) & (x_scale < FEW * spacing))
+        if len(few):
+            j = int(few[0])
+            warnings.warn(
+                f"column {j} of X varies by {x_scale[j]:.3g} about {x_mean[j]:.10g}, where numbers of float64 are "
+                f"{spacing[j]:.2g} apart: digits are lost. Subtract a constant before it becomes floating point, or "
+                "pass integers",
+                UserWarning,
+                stacklevel=2,
+            )
+        x_scale[x_scale <= ROUNDING * spacing] = 1.0
+        if y_scale <= ROUNDING * float(np.spacing(np.abs(y).max())):
             if y_scale == 0.0 and np.ptp(y) > 0:
                 raise ValueError("y has values too small to standardise: multiply by a constant")
             raise ValueError(
                 f"y is constant but for rounding ({y[0]:g} in all {y.size} rows): there is nothing to learn, check "
                 "that the right column was passed as y"
             )
-        return cls(X.mean(axis=0), x_scale, float(y.mean()), y_scale)
+        return cls(x_mean, x_scale, y_mean, y_scale)
 
     @classmethod
     def identity(cls, d: int) -> Standardizer:
@@ -139,26 +163,29 @@ class Standardizer:
 
         No distance changes, and float32 keeps the digits of inputs far from zero, such as times in seconds.
         """
-        return cls(X.mean(0), np.ones(X.shape[1]), 0.0, 1.0)
+        return cls(X[0] + (X - X[0]).mean(0), np.ones(X.shape[1]), 0.0, 1.0)
 
-    def x(self, X: ArrayLike) -> FloatArray:
+    def x(self, X: ArrayLike, rest: FloatArray | None = None) -> FloatArray:
         """Standardise inputs.
 
         Parameters
         ----------
         X : array-like of shape (m, d)
             Inputs in the user's units.
+        rest : ndarray of shape (m, d), optional
+            What float64 cannot hold of them.
 
         Returns
         -------
         ndarray of shape (m, d)
-            A new float64 array.
+            A new float64 array. What is too far from the training rows for a float64 is infinite.
         """
         X = np.asarray(X, dtype=np.float64)
         d = self.x_mean.shape[0]
         if X.ndim != 2 or X.shape[1] != d:
             raise ValueError(f"X must have shape (m, {d}), as many columns as the training inputs; got {X.shape}")
-        return (X - self.x_mean) / self.x_scale
+        with np.errstate(over="ignore"):
+            return ((X - self.x_mean) if rest is None else (X - self.x_mean) + rest) / self.x_scale
 
     def y(self, y: ArrayLike) -> FloatArray:
         """Standardise targets; any shape.

@@ -40,7 +40,7 @@ def begin(
         return initial_state(operator.at(given), options), plan
     if plan.init == "ones":
         return initial_state(operator, options), plan
-    x, y = operator.x, problem.y
+    x, y = problem.x_exact, problem.y_exact
     began, count = time.perf_counter(), 1 if plan.init == "sample" else min(N_CENTROIDS, operator.n)
     with contextlib.ExitStack() as stack:
         callbacks = [stack.enter_context(InitialisationBar(count, N_STEPS))] if verbose else []
@@ -52,7 +52,7 @@ def begin(
             some = replace(options, solver=solver, gradient=Pathwise(probes, plan.n_features), n_steps=N_STEPS)
             state = sample_start(
                 x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator,
-                callbacks=callbacks, promote=plan.promote,
+                callbacks=callbacks, promote=plan.promote, dtype=operator.dtype,
             )  # fmt: skip
             told = f"Started on a sample of {plan.sample_size:,} points"
         else:

@@ -20,13 +20,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from warmgp.accuracy import Accuracy
 from warmgp.adam import Adam
 from warmgp.finish import finish, light, model_before
 from warmgp.gradient import Exact
 from warmgp.hyperparameters import Hyperparameters, inverse_softplus
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
-from warmgp.precision import PrecisionLostError, watch
+from warmgp.precision import PrecisionLostError, in_float64, watch
 from warmgp.problem import Problem
 from warmgp.solvers import SolveResult
 from warmgp.solvers.ap import BlockFactors
@@ -43,6 +44,7 @@ class TrainingResult:
     posterior: Posterior
     final: SolveResult
     state: TrainingState
+    accuracy: Accuracy
     stopped_early: str = ""  # "callback", "interrupted" or "failed: why"
 
     @property
@@ -64,6 +66,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     validation: tuple[Tensor, Tensor] | None = None,
     promote: Callable[[], Problem] | None = None,
+    original: tuple[Tensor, Tensor] | None = None,
 ) -> TrainingResult:
     """Maximise the marginal likelihood from the operator's θ and solve for the posterior.
 
@@ -85,10 +88,12 @@ def train(
     promote : callable, optional
         Gives the same problem in float64. With it every solve in float32 is checked against float64 (see
         :mod:`warmgp.precision`), and the first that fails is done again in float64, from where it got to, like all
-        solves after it.
+        solves after it. A posterior by a factor is float64, too.
+    original : (x, y), optional
+        The inputs and targets in float64, before they were rounded to the operator's dtype.
     """
     check_targets(operator, y)
-    problem = Problem(operator, y, validation)
+    problem = Problem(operator, y, validation, original)
     state = state or initial_state(operator, options)
     stopped = "callback" if _has_stopped(callbacks, state) else ""
     try:
@@ -104,33 +109,37 @@ def train(
             raise
         error = error.with_traceback(None)  # whose frames would keep the step's H in memory
         logger.warning("step %d failed; keeping the model of the steps before it: %s", state.step, error)
-        return TrainingResult(*model_before(problem, options, state, generator), state, f"failed: {error}")
+        posterior, final, found = model_before(problem, options, state, generator)
+        return TrainingResult(posterior, final, state, found, f"failed: {error}")
     try:
         problem = problem.at(state.theta)  # and let the last step's H go
         try:
-            posterior, final = finish(problem, options, state, generator, watched=promote is not None)
+            if promote is not None and options.exact_posterior and problem.operator.dtype == torch.float32:
+                # for few points, where float64 costs next to nothing
+                problem, state = promote().at(state.theta), in_float64(state)
+            posterior, final, found = finish(problem, options, state, generator, watched=promote is not None)
         except (PrecisionLostError, FloatingPointError, torch.linalg.LinAlgError) as error:
             if promote is None or problem.operator.dtype != torch.float32:
                 raise
             lost = _lost(error, state)
             logger.info("the last solve is done again in float64: %s", lost)
             again = lost.into(state)
-            posterior, final = finish(promote().at(state.theta), options, again, generator)
+            posterior, final, found = finish(promote().at(state.theta), options, again, generator)
             state = again.noted(f"the last solve in float64: {lost}")
     except KeyboardInterrupt:
         if state.solution is None:
             raise
         logger.warning("interrupted in the last solve; keeping the model of step %d", state.step)
         stopped = "interrupted"
-        posterior, final = model_before(problem, options, state, generator)
+        posterior, final, found = model_before(problem, options, state, generator)
     except (FloatingPointError, torch.linalg.LinAlgError) as error:
         if state.solution is None:
             raise
         error = error.with_traceback(None)
         logger.warning("the last solve failed; keeping the model of step %d: %s", state.step, error)
         stopped = f"failed: {error}"
-        posterior, final = model_before(problem, options, state, generator)
-    return TrainingResult(posterior, final, state, stopped)
+        posterior, final, found = model_before(problem, options, state, generator)
+    return TrainingResult(posterior, final, state, found, stopped)
 
 
 def train_only(
@@ -141,11 +150,12 @@ def train_only(
     generator: torch.Generator,
     callbacks: Sequence[Callback] = (),
     promote: Callable[[], Problem] | None = None,
+    original: tuple[Tensor, Tensor] | None = None,
 ) -> TrainingState:
     """The steps alone, without the final solve: for hyperparameters that another training starts from."""
     check_targets(operator, y)
     state = initial_state(operator, options)
-    problem = Problem(operator, y)
+    problem = Problem(operator, y, original=original)
     while _goes_on(state, options):
         problem, state = _next(problem, options, state, generator, promote)
         if _wants_stop(callbacks, state):
@@ -245,7 +255,7 @@ def take_step(
         state=state.solver_state,
     )
     if watched:
-        watch(operator, targets, result, draw, options.rule.tol)
+        watch(problem, targets, result, draw, options.rule.tol)
     kept = light(result.state)
     if isinstance(result.state, BlockFactors):
         result = replace(result, state=kept)  # else block inverses are held while the gradient is made

@@ -15,7 +15,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.solvers import Cholesky, Solver, StoppingRule
 from warmgp.solvers.base import check_count, is_number
 
-LAST_SHARE = 0.1
+LAST_SHARE = 0.03
 """Of the noise scale: the root mean square residual that the last solve aims for, where it can."""
 
 
@@ -45,6 +45,9 @@ class TrainingOptions:
         Stop before ``n_steps`` once the likelihood is expected to rise no more; see :func:`settled`.
     exact_posterior : bool
         Do the last solve by a Cholesky factor of H and take variances from it, whatever trained.
+    refine : bool
+        Let any solver go on in the last solve, where there is no budget, until what is left is small beside the noise;
+        otherwise only one that gets there cheaply does. The paper's last solve is like every other.
     """
 
     solver: Solver
@@ -59,6 +62,7 @@ class TrainingOptions:
     relative_steps: bool = False
     settle: bool = False
     exact_posterior: bool = False
+    refine: bool = False
 
     def __post_init__(self) -> None:
         check_count("n_steps", self.n_steps, least=0)
@@ -80,7 +84,7 @@ class TrainingOptions:
         A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
         the targets is more than the posterior's standard deviation. Only where going on costs the solver little.
         """
-        if self.solver.refines_within(len(targets)) == 0:
+        if self.solver.refines_within(len(targets)) == 0 and not (self.refine and self.rule.max_epochs is None):
             return self.rule.tol
         largest = float(targets.square().mean(0).max().sqrt())
         return min(self.rule.tol, LAST_SHARE * float(theta.noise_scale) / largest)
