@@ -14,6 +14,7 @@ import warnings
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
@@ -22,6 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from warmgp.lines import BoundedRows, LongRowError
 from warmgp.paths import check_readable, check_writable
 
 CHUNK_ROWS = 2 * 8192
@@ -43,12 +45,17 @@ class Table(ABC):
     """A table in a file: its columns in order, its rows in chunks, and the fraction of it that they have used up."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        repeated = sorted({name for name in columns if list(columns).count(name) > 1})
+        repeated = sorted(name for name, times in Counter(columns).items() if times > 1)
         if repeated:
-            raise TableError(f"{path} has more than one column named {quoted(repeated)}: rename them")
+            raise TableError(f"{path} has more than one column named {quoted(repeated[:20])}: rename them")
         self.path = path
         self.columns = list(columns)
+        self._known = frozenset(columns)
         self.fraction = 0.0
+
+    def __contains__(self, name: str) -> bool:
+        """Whether it has a column of that name."""
+        return name in self._known
 
     def chunks(self, columns: Sequence[str], text: Sequence[str] = (), rows: int = CHUNK_ROWS) -> Iterator[Any]:
         """DataFrames of those columns, each of exactly ``rows`` rows but the last; ``text`` columns as strings."""
@@ -101,7 +108,8 @@ def table_format(path: Path) -> str:
 
 class _CsvTable(Table):
     def __init__(self, path: Path) -> None:
-        with _reading(path), _csv_file(path) as (_, file), io.TextIOWrapper(file, "utf-8-sig", newline="") as lines:
+        with _reading(path), _csv_file(path) as (_, file):
+            lines = io.TextIOWrapper(io.BufferedReader(file), "utf-8-sig", newline="")
             header = next(csv.reader(lines, skipinitialspace=True), [])
         names = [name.strip() for name in header]
         if any("\0" in name for name in names):
@@ -115,7 +123,7 @@ class _CsvTable(Table):
         super().__init__(path, [name or f"Unnamed: {i}" for i, name in enumerate(names)])
 
     def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
-        size = self.path.stat().st_size
+        size, texts = self.path.stat().st_size, set(text)
         with _reading(self.path), _csv_file(self.path) as (raw, file), warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # a row with more cells than the header
             reader = pd.read_csv(
@@ -129,13 +137,15 @@ class _CsvTable(Table):
                 skip_blank_lines=len(self.columns) > 1,
                 dtype=dict.fromkeys(text, str),
                 keep_default_na=False,
-                na_values={name: [""] if name in text else MISSING for name in self.columns},
+                na_values={name: [""] if name in texts else MISSING for name in self.columns} if texts else MISSING,
                 encoding="utf-8-sig",
                 **_EXACT,
             )
+            file.expect(rows + 1)  # the header, too
             for part in reader:
                 self.fraction = raw.tell() / size
                 yield part[columns].copy()
+                file.expect(rows)
 
 
 class _ParquetTable(Table):
@@ -192,10 +202,10 @@ def _arrow(path: Path) -> Any:
 
 
 @contextlib.contextmanager
-def _csv_file(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
-    """(the file itself, the file unzipped)."""
+def _csv_file(path: Path) -> Iterator[tuple[IO[bytes], BoundedRows]]:
+    """(the file itself, the file unzipped and with a bound on its rows)."""
     with path.open("rb") as raw:
-        yield raw, gzip.GzipFile(fileobj=raw) if path.name.lower().endswith(".gz") else raw
+        yield raw, BoundedRows(gzip.GzipFile(fileobj=raw) if path.name.lower().endswith(".gz") else raw)
 
 
 @contextlib.contextmanager
@@ -205,6 +215,8 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except (TableError, PermissionError):
         raise
+    except LongRowError as error:
+        raise TableError(f"{path} {error}") from error
     except UnicodeDecodeError as error:
         raise TableError(f"{path} is not UTF-8 text: save it as UTF-8") from error
     except pd.errors.ParserWarning as error:
