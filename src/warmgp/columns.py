@@ -7,6 +7,7 @@ rows. Whatever is no finite number is refused by column, row and value.
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from warmgp.tables import CHUNK_ROWS, Table, TableError, quoted
 MOST_CATEGORIES = 200
 LARGEST = 1e150
 """Standardisation squares numbers, and distances do."""
+EXACT = 2.0**53
+"""Up to here float64 holds every whole number."""
 
 FloatArray = NDArray[np.float64]
 
@@ -109,7 +112,14 @@ def numeric(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> Fl
     label, end = f"column {column.name!r} of {path}", f": {remedy}" if remedy else ""
     if values is None:
         raise TableError(f"{label} holds {column.dtype}, not numbers{end}")
-    if np.abs(values).max(initial=0.0) <= LARGEST:  # false with NaN
+    largest = np.abs(values).max(initial=0.0)
+    if largest >= EXACT and _loses_digits(column, values):
+        warnings.warn(
+            f"{label} has whole numbers beyond 2**53, whose last digits are lost: subtract a constant from the column, "
+            f"or leave it out if its numbers are labels",
+            stacklevel=2,
+        )
+    if largest <= LARGEST:  # false with NaN
         return values
     for bad, problem in (
         (column.isna().to_numpy(), "is blank"),
@@ -213,6 +223,15 @@ def _numbers(column: Any) -> FloatArray | None:
     if not types.is_numeric_dtype(column):
         column = pd.to_numeric(column, errors="coerce")
     return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _loses_digits(column: Any, values: FloatArray) -> bool:
+    """Whether whole numbers of a column differ from their float64 ``values``."""
+    if not pd.api.types.is_integer_dtype(column.dtype) or column.isna().any():
+        return False
+    whole = column.to_numpy(dtype=np.uint64 if column.min() >= 0 else np.int64)
+    step = np.maximum(np.spacing(np.abs(values)), 1.0).astype(whole.dtype)  # between neighbours in float64
+    return bool((whole % step).any())
 
 
 def _is_plain(column: Any) -> bool:

@@ -9,6 +9,7 @@ import contextlib
 import csv
 import gzip
 import io
+import math
 import os
 import warnings
 import zipfile
@@ -111,7 +112,7 @@ class _CsvTable(Table):
         with _reading(path), _csv_file(path) as (_, file):
             lines = io.TextIOWrapper(io.BufferedReader(file), "utf-8-sig", newline="")
             header = next(csv.reader(lines, skipinitialspace=True), [])
-        names = [name.strip() for name in header]
+        names = [name.strip().strip("\ufeff").strip() for name in header]  # marks of files that were put together
         if any("\0" in name for name in names):
             raise TableError(f"{path} is not text (it holds NUL characters): save it as CSV in UTF-8")
         if not any(names):
@@ -166,16 +167,25 @@ class _ParquetTable(Table):
 class _NpzTable(Table):
     def __init__(self, path: Path) -> None:
         with _reading(path):
-            loaded = np.load(path, allow_pickle=False)
-            if not isinstance(loaded, np.lib.npyio.NpzFile):
-                raise TableError(f"{path} holds a single array, not X and y: write it with numpy.savez(…, X=X, y=y)")
-            arrays = {name: loaded[name] for name in ("X", "y") if name in loaded.files}
-            held = loaded.files
+            if not zipfile.is_zipfile(path):  # numpy would advise to trust a pickle
+                with path.open("rb") as file:
+                    single = file.read(6) == b"\x93NUMPY"
+                problem = (
+                    "holds a single array, not X and y" if single else "cannot be read (damaged, or not an npz file)"
+                )
+                raise TableError(f"{path} {problem}, save it again: numpy.savez(…, X=X, y=y)")
+            with np.load(path, allow_pickle=False) as loaded:
+                held = loaded.files
+                for name in {"X", "y"} & set(held):
+                    _check_claim(path, loaded, name)
+                arrays = {name: loaded[name] for name in ("X", "y") if name in held}
         if "X" not in arrays:
             raise TableError(f"{path} has no array named X (it has {quoted(held) or 'none'}): save it with X=…")
         X = arrays["X"]
         if X.ndim != 2:
             raise TableError(f"X in {path} must have two dimensions (rows, columns), got shape {X.shape}: reshape it")
+        if not len(X):
+            raise TableError(f"X in {path} has no rows (its shape is {X.shape}): add some")
         self.arrays = {f"x{j}": X[:, j] for j in range(X.shape[1])}
         if "y" in arrays:
             shape = arrays["y"].shape
@@ -190,6 +200,25 @@ class _NpzTable(Table):
         for start in range(0, self.n_rows, rows):
             self.fraction = min(1.0, (start + rows) / self.n_rows)
             yield pd.DataFrame({name: self.arrays[name][start : start + rows] for name in columns})
+
+
+def _check_claim(path: Path, file: Any, name: str) -> None:
+    """Refuse an array whose header claims another size than its file holds, before memory is asked for."""
+    member = f"{name}.npy"
+    if member not in file.zip.namelist():  # bytes that are no array
+        raise TableError(f"{name} in {path} is not an array of numpy: write it with numpy.savez(…, X=X, y=y)")
+    with file.zip.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+        claimed, there = math.prod(shape) * dtype.itemsize, file.zip.getinfo(member).file_size - stream.tell()
+    if dtype.hasobject:
+        raise TableError(f"{name} in {path} holds objects of Python, which are not loaded: save it as numbers")
+    if claimed != there or min(shape, default=0) < 0:
+        raise TableError(
+            f"{name} in {path} is damaged: it claims shape {shape} of {dtype}, {claimed:,} bytes, and has {there:,}: "
+            f"save it again"
+        )
 
 
 def _arrow(path: Path) -> Any:
