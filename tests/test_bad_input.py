@@ -27,7 +27,17 @@ def spoiled(values: np.ndarray, value: float) -> np.ndarray:
     return bad
 
 
+def masked(values: np.ndarray) -> np.ma.MaskedArray:
+    """The same numbers, the cell that ``spoiled`` spoils masked."""
+    return np.ma.array(values, mask=np.isnan(spoiled(values, math.nan)))
+
+
 DATA_ERRORS = {
+    "masked X": (masked(X), Y, "X is masked in row 3, column 1, counted from 0: .*missing.*fill in or leave out"),
+    "masked rows": (list(masked(X)), Y, "X is masked in row 3, column 1, counted from 0: .*fill in or leave out"),
+    "all masked": (np.ma.masked_all((40, 2)), Y, r"X is masked in row 0, column 0, counted from 0 \(and 79 more\)"),
+    "masked y": (X, masked(Y), "y is masked in row 3, counted from 0: .*missing.*fill in or leave out"),
+    "masked column": (X, masked(Y)[:, None], "y is masked in row 3, column 0, counted from 0"),
     "NaN in X": (spoiled(X, math.nan), Y, r"X contains NaN in row 3, column 1.*fill in or leave out"),
     "infinity in X": (spoiled(X, math.inf), Y, r"X contains infinity in row 3, column 1.*leave out"),
     "NaN in a frame": (NAMED.shift(-2), Y, "X contains NaN in row 38, column 'lat'.*3 more"),
@@ -73,6 +83,11 @@ def test_fit_refuses_data(case: str) -> None:
     with pytest.raises(NotFittedError):
         model.predict(X)
     assert not hasattr(model, "n_features_in_")
+
+
+def test_a_mask_that_hides_nothing_changes_nothing() -> None:
+    plain = GPRegressor(**SETTINGS).fit(X, Y).predict(X)
+    np.testing.assert_array_equal(GPRegressor(**SETTINGS).fit(np.ma.array(X), np.ma.array(Y)).predict(X), plain)
 
 
 def test_polars_is_refused_alike() -> None:
@@ -123,6 +138,7 @@ def test_predict_refuses() -> None:
         (NAMED.assign(lon="east"), "X, column 'lon', is not numbers"),
         (NAMED.assign(lon=np.nan), "X contains NaN in row 0, column 'lon'"),
         (NAMED[:0], "0 sample"),
+        (masked(X), "X is masked in row 3, column 1"),
     ):
         with pytest.raises(ValueError, match=message):
             model.predict(inputs, return_std=True)
@@ -145,6 +161,8 @@ def test_predict_refuses() -> None:
         ((spoiled(X, math.nan), Y), "validation X contains NaN in row 3"),
         ((X, spoiled(Y, math.nan)), "validation y contains NaN in row 3"),
         ((X, np.column_stack([Y, Y])), "validation y must be one column"),
+        ((masked(X), Y), "validation X is masked in row 3, column 1"),
+        ((X, masked(Y)), "validation y is masked in row 3"),
     ],
 )
 def test_validation_is_checked(validation: object, message: str) -> None:

@@ -129,7 +129,7 @@ def bad_files(folder: Path) -> dict[str, list[str]]:
         "two_y.npz": ["y in", "(3, 2)", "one model per column"],
         "complex.npz": ["'x0'", "1j", "--drop"],
         "text.npz": ["'x0'", "'u'", "--one-hot"],
-        "objects.npz": damaged,
+        "objects.npz": ["X in", "objects of Python", "save it as numbers"],
         "folder.csv": ["is a folder"],
         "missing.csv": ["no such file"],
     }

@@ -153,6 +153,7 @@ def test_argument_goes_before_variable_before_cache(tmp_path: Path, monkeypatch:
         values = table()
         values[1, -1] = first
         write_csv(write_dataset(tmp_path / place) / "pol" / "data.csv.gz", values, "%.4f")
+    monkeypatch.setattr(datasets, "CHECKSUMS", checksums_of(tmp_path / "cache/warmgp/uci"))
     load = functools.partial(uci, "pol", standardize=False, download=False)
     assert load().y_train[0] == 3.0
     monkeypatch.setenv("WARMGP_DATA", str(tmp_path / "variable"))
@@ -191,6 +192,7 @@ def test_first_use_fills_the_cache_and_the_second_reads_it(
 ) -> None:
     served = functools.partial(fetch, base_url=mirror.as_uri(), checksums=checksums_of(mirror))
     monkeypatch.setattr(datasets, "fetch", served)
+    monkeypatch.setattr(datasets, "CHECKSUMS", checksums_of(mirror))
     first = uci("pol")
     assert (tmp_path / "cache" / "warmgp" / "uci" / "pol" / "data.csv.gz").is_file()
     monkeypatch.setattr(datasets, "fetch", lambda *_: pytest.fail("downloaded twice"))
@@ -206,8 +208,37 @@ def test_cache_is_below_home_without_a_usable_xdg_folder(
         monkeypatch.delenv("XDG_CACHE_HOME")
     else:
         monkeypatch.setenv("XDG_CACHE_HOME", value)
-    write_dataset(tmp_path / ".cache" / "warmgp" / "uci")
+    folder = write_dataset(tmp_path / ".cache" / "warmgp" / "uci")
+    monkeypatch.setattr(datasets, "CHECKSUMS", checksums_of(folder))
     assert uci("pol", download=False).x_train.shape == (36, INPUTS)
+
+
+@pytest.mark.parametrize("file", ["data.csv.gz", "test_mask.csv.gz"])
+def test_a_file_of_the_cache_is_verified_whenever_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mirror: Path, file: str
+) -> None:
+    served = functools.partial(fetch, base_url=mirror.as_uri(), checksums=checksums_of(mirror))
+    monkeypatch.setattr(datasets, "fetch", served)
+    monkeypatch.setattr(datasets, "CHECKSUMS", checksums_of(mirror))
+    first = uci("pol")
+    cached = tmp_path / "cache" / "warmgp" / "uci" / "pol" / file
+    values, form = (table() + 1.0, "%.4f") if file == "data.csv.gz" else (1 - mask(), "%d")
+    write_csv(cached, values, form)  # well formed, and another data set
+    with pytest.raises(DownloadError, match=r"is not the file that was downloaded.*Delete it to download it anew") as e:
+        uci("pol")
+    assert str(cached) in str(e.value)
+    assert uci("pol", folder=cached.parents[1]).x_train.shape[1] == INPUTS  # who names a folder means its files
+    cached.unlink()
+    np.testing.assert_array_equal(uci("pol").x_train, first.x_train)
+
+
+def test_the_cache_holds_nothing_that_cannot_be_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mirror: Path
+) -> None:
+    write_dataset(tmp_path / "cache" / "warmgp" / "uci", npz=True)
+    monkeypatch.setattr(datasets, "CHECKSUMS", checksums_of(mirror))
+    with pytest.raises(FileNotFoundError, match=r"lacks data\.csv\.gz"):
+        uci("pol", download=False)
 
 
 # Downloading --------------------------------------------------------------------------------------------------------

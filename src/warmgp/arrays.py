@@ -44,6 +44,7 @@ def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1,
         What to call X in an error.
     """
     X = to_numpy(X)
+    _check_mask(name, X)
     for column, dtype in _dtypes(X):
         _check_kind(f"{name}{column}", dtype)
     try:
@@ -106,6 +107,7 @@ def check_targets(y: Any, n: int, name: str = "y", inputs: str = "X") -> FloatAr
     if y is None:
         raise ValueError(f"GPRegressor requires {name} to be passed, but the target {name} is None")
     y = to_numpy(y)
+    _check_mask(name, y)
     try:
         y = y if hasattr(y, "shape") else np.asarray(y)
     except ValueError as error:
@@ -151,6 +153,22 @@ def _check_kind(name: str, dtype: Any) -> None:
         kind = "Dates"
     if kind is not None:
         raise ValueError(f"{kind} not supported: {name} has dtype {dtype}: {_TO_NUMBERS}")
+
+
+def _check_mask(name: str, values: Any) -> None:
+    """Refuse a masked array with masked cells, or a list of such: numpy would go on with what is under the mask."""
+    rows = values if isinstance(values, list | tuple) else [values]
+    if not any(isinstance(row, np.ma.MaskedArray) for row in rows):
+        return
+    masks = [np.ma.getmaskarray(row) for row in rows]
+    mask = masks[0] if rows[0] is values else np.concatenate([np.atleast_2d(part) for part in masks])
+    if mask.any():
+        where = ", column ".join(map(str, np.argwhere(mask)[0][:2]))
+        more = f" (and {int(mask.sum()) - 1} more)" if mask.sum() > 1 else ""
+        raise ValueError(
+            f"{name} is masked in row {where}, counted from 0{more}: a masked value is a missing one, fill in or leave "
+            f"out such rows"
+        )
 
 
 def _not_finite(name: str, bad: NDArray[np.bool_], value: float, where: str) -> str:

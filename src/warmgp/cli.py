@@ -7,28 +7,27 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pandas as pd
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 
 import warmgp
 from warmgp import demo as demonstration
+from warmgp.answers import FarInputs, answer, feature_names
 from warmgp.columns import UsageError, feature_chunks, one_target, resolve, training_table
 from warmgp.convergence import ConvergenceWarning
 from warmgp.held_out import metrics, split
 from warmgp.paths import check_writable
 from warmgp.regressor import GPRegressor
 from warmgp.tables import TableError, TableWriter, open_table
+from warmgp.terminal import cells, console, say, show, tell
 
 FloatArray = NDArray[np.float64]
 
@@ -49,7 +48,7 @@ QuietOption = Annotated[bool, typer.Option("--quiet", help="no progress bar")]
 
 def _version(asked: bool) -> None:
     if asked:
-        Console().print(f"warmgp {warmgp.__version__}", highlight=False)
+        tell(f"warmgp {warmgp.__version__}")
         raise typer.Exit
 
 
@@ -135,9 +134,9 @@ def fit(
         raise TableError(
             f"the target {name!r} of {data} is constant ({y[train][0]:g}): nothing to learn, check --target"
         )
-    console = Console()
     if dry_run:
-        console.print(f"{len(train):,} rows of {X.shape[1]} columns. {model.plan(X.iloc[train])}", highlight=False)
+        told = f"{len(train):,} rows of {X.shape[1]} columns. {model.plan(X.iloc[train])}"
+        console().print(told)
         return
     interrupted = None
     try:
@@ -151,12 +150,14 @@ def fit(
     told = f"fitted {len(train):,} rows of {X.shape[1]} columns: {out}"
     if interrupted:
         told += f" (interrupted {interrupted})"
-    console.print(told, soft_wrap=True, highlight=False, markup=False)
+    tell(told)
     if interrupted:
         raise interrupted
     if len(test):
-        mean, std = model.predict(X.iloc[test], return_std=True)
-        _show(console, f"{len(test):,} held-out rows, which the model has not seen", metrics(y[test], mean, std))
+        found = answer(model, X.iloc[test], data, test + 1, std=True)
+        show(
+            f"{len(test):,} held-out rows, which the model has not seen", metrics(y[test], found["mean"], found["std"])
+        )
 
 
 @app.command()
@@ -184,16 +185,20 @@ def predict(
     table = open_table(data)
     names = feature_names(fitted)
     resolve(names, table)
-    rows = 0
+    far, rows = FarInputs(fitted), 0
     with writer, _bar(quiet) as bar:
         task = bar.add_task("predicting", total=1.0, rows="0 rows")
         for X, _ in feature_chunks(table, names):
-            writer.write(_columns(fitted, X, std, samples))
+            far.look(X, data, rows + 1)
+            numbers = range(rows + 1, rows + len(X) + 1)
+            writer.write(answer(fitted, X, data, numbers, std=std, samples=samples))
             rows += len(X)
             bar.update(task, completed=table.fraction, rows=f"{rows:,} rows")
         bar.update(task, completed=1.0)
+    if far.warning:
+        say("warning", far.warning)
     if not quiet:
-        Console(stderr=True).print(f"predicted {rows:,} rows: {out}", soft_wrap=True, highlight=False, markup=False)
+        tell(f"predicted {rows:,} rows: {out}", stderr=True)
 
 
 @app.command()
@@ -213,15 +218,21 @@ def score(
     name = one_target(table, target)
     names = feature_names(fitted)
     resolve(names, table)
+    far, rows = FarInputs(fitted), 0
     parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
     with _bar(quiet) as bar:
         task = bar.add_task("predicting", total=1.0, rows="")
         for X, others in feature_chunks(table, names, [name]):
-            parts.append((others[name], *_predict(fitted, X, return_std=True)))
+            far.look(X, data, rows + 1)
+            found = answer(fitted, X, data, range(rows + 1, rows + len(X) + 1), std=True)
+            parts.append((others[name], found["mean"], found["std"]))
+            rows += len(X)
             bar.update(task, completed=table.fraction)
         bar.update(task, completed=1.0)
     truth, mean, spread = (np.concatenate(values) for values in zip(*parts, strict=True))
-    _show(Console(), f"{len(truth):,} rows of {data}", metrics(truth, mean, spread))
+    if far.warning:
+        say("warning", far.warning)
+    show(f"{len(truth):,} rows of {data}", metrics(truth, mean, spread))
 
 
 @app.command()
@@ -246,15 +257,14 @@ def info(model: ModelArgument) -> None:
         rows["last residuals"] = f"{history[-1].residual_mean:.3g} (mean), {history[-1].residual_probes:.3g} (probes)"
     if fitted.log_marginal_likelihood_value_ is not None:
         rows["log marginal likelihood"] = f"{fitted.log_marginal_likelihood_value_:.6g} (standardised units)"
-    console = Console()
-    _show(console, str(model), rows)
+    show(str(model), rows)
     lengths = theta.length_scales.expand(x.shape[1]).tolist()
     grid = Grid("column", "length scale", "in its units", title="length scales", title_justify="left")
     constant = (x == x[0]).all(0).tolist()
     for name, length, unit, same in zip(feature_names(fitted), lengths, scaler.x_scale, constant, strict=True):
         told = ("constant", "–") if same else (f"{length:.6g}", f"{length * float(unit):.6g}")
-        grid.add_row(str(name), *told)
-    console.print(grid, markup=False)
+        grid.add_row(*cells(name, *told))
+    console().print(grid)
 
 
 @app.command()
@@ -273,27 +283,6 @@ def demo(
 
 
 # -- what the commands are made of -----------------------------------------------------------------------------------
-def feature_names(model: GPRegressor) -> list[str]:
-    """The columns that the model reads; x0, x1, … where it was fitted without names."""
-    names = getattr(model, "feature_names_in_", None)
-    return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
-
-
-def _predict(model: GPRegressor, X: pd.DataFrame, **options: Any) -> Any:
-    return model.predict(X if hasattr(model, "feature_names_in_") else X.to_numpy(), **options)
-
-
-def _columns(model: GPRegressor, X: pd.DataFrame, std: bool, samples: int) -> dict[str, FloatArray]:
-    """What predict writes for a chunk."""
-    made = dict(zip(("mean", "std"), _predict(model, X, return_std=True), strict=True)) if std else {}
-    if not std:
-        made["mean"] = _predict(model, X)
-    if samples:
-        functions = model.sample_y(X if hasattr(model, "feature_names_in_") else X.to_numpy(), samples)
-        made |= {f"sample_{k + 1}": functions[:, k] for k in range(samples)}
-    return made
-
-
 def _check_settings(model: GPRegressor) -> None:
     """Refuse wrong options by their name here, before a table is read."""
     try:
@@ -336,15 +325,7 @@ def _check_apart(paths: dict[str, Path | None]) -> None:
 
 def _bar(quiet: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rows]}"))
-    return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=quiet)
-
-
-def _show(console: Console, title: str, rows: dict[str, str]) -> None:
-    console.print(title, soft_wrap=True, highlight=False, markup=False)
-    grid = Grid(show_header=False)
-    for name, value in rows.items():
-        grid.add_row(name, value)
-    console.print(grid, markup=False)
+    return Progress(*columns, TimeRemainingColumn(), console=console(stderr=True), disable=quiet)
 
 
 # -- the way in and out ----------------------------------------------------------------------------------------------
@@ -352,7 +333,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=ConvergenceWarning)
-        warnings.showwarning = lambda message, *_, **__: _say("warning", str(message))
+        warnings.showwarning = lambda message, *_, **__: say("warning", str(message))
         try:
             code = app(None if arguments is None else list(arguments), prog_name="warmgp", standalone_mode=False)
         except (KeyboardInterrupt, typer.Abort):
@@ -360,7 +341,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         except Exception as error:
             code = _fail(error)
     if code == 130:
-        _say("error", "interrupted")
+        say("error", "interrupted")
     return code if isinstance(code, int) else 0
 
 
@@ -368,17 +349,12 @@ def _fail(error: Exception) -> int:
     """Tell an error in one line; its exit code."""
     if hasattr(error, "format_message"):  # wrong usage, found by typer
         if type(error).__name__ == "NoArgsIsHelpError":
-            Console(stderr=True).print(error.format_message(), markup=False, highlight=False)
+            console(stderr=True).print(error.format_message())
         else:
-            _say("error", f"{error.format_message()} (see warmgp --help)")
+            say("error", f"{error.format_message()} (see warmgp --help)")
         return 2
     wrong_input = isinstance(error, ValueError | FileNotFoundError | IsADirectoryError | PermissionError)
     expected = wrong_input or isinstance(error, OSError | MemoryError | RuntimeError)
     text = str(error) or ("out of memory: try --solver ap, or fewer rows" if isinstance(error, MemoryError) else "")
-    _say("error", text if expected and text else f"{type(error).__name__}: {text}")
+    say("error", text if expected and text else f"{type(error).__name__}: {text}")
     return 2 if wrong_input and not isinstance(error, np.linalg.LinAlgError) else 1
-
-
-def _say(kind: str, text: str) -> None:
-    """One line on stderr, as it is."""
-    sys.stderr.write(f"{kind}: {' '.join(text.split())}\n")

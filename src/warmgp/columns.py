@@ -7,6 +7,7 @@ rows. Whatever is no finite number is refused by column, row and value.
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from warmgp.tables import CHUNK_ROWS, Table, TableError, quoted
 MOST_CATEGORIES = 200
 LARGEST = 1e150
 """Standardisation squares numbers, and distances do."""
+EXACT = 2.0**53
+"""Up to here float64 holds every whole number."""
 
 FloatArray = NDArray[np.float64]
 
@@ -38,17 +41,18 @@ def training_table(
             check_column(table, name, option)
             if name == target:
                 raise UsageError(f"{option} {name}: that is the target")
-    both = [name for name in one_hot if name in drop]
+    both = sorted(set(drop) & set(one_hot))
     if both:
         raise UsageError(f"--drop and --one-hot both name {quoted(both)}: choose one")
-    names = [name for name in table.columns if name != target and name not in drop]
+    dropped, encoded = set(drop), set(one_hot)
+    names = [name for name in table.columns if name != target and name not in dropped]
     if not names:
         raise TableError(f"{table.path} has no column left to learn from besides the target {target!r}")
     unnamed = [name for name in names if name.startswith("Unnamed: ")]
     if unnamed:
         raise TableError(f"a column of {table.path} has no name: name it, or leave it out: --drop {unnamed[0]!r}")
     frame = table.read([*names, target], one_hot)
-    texts = {name: cell for name in names if name not in one_hot and (cell := text_cell(frame[name])) is not None}
+    texts = {name: cell for name in names if name not in encoded and (cell := text_cell(frame[name])) is not None}
     if texts:
         told = ", ".join(f"{name!r} ({cell[:40]!r})" for name, cell in texts.items())
         first = next(iter(texts))
@@ -61,7 +65,7 @@ def training_table(
         raise TableError(f"{table.path} has one row: at least two are needed to learn from")
     made: dict[str, FloatArray] = {}
     for name in names:
-        if name not in one_hot:
+        if name not in encoded:
             remedy = f"correct it, leave the row out, or --drop {name!r}"
             made[name] = numeric(frame[name], table.path, remedy=remedy)
             continue
@@ -78,10 +82,10 @@ def training_table(
 # -- columns -----------------------------------------------------------------------------------------------------------
 def check_column(table: Table, name: str, what: str) -> None:
     """Refuse a column that the table lacks, with the nearest names."""
-    if name in table.columns:
+    if name in table:
         return
     parts = [part.strip() for part in name.split(",")]
-    if len(parts) > 1 and all(part in table.columns for part in parts):
+    if len(parts) > 1 and all(part in table for part in parts):
         raise TableError(
             f"{what}: {table.path} has no column {name!r}; give the option once for each of {quoted(parts)}"
         )
@@ -93,7 +97,7 @@ def check_column(table: Table, name: str, what: str) -> None:
 def one_target(table: Table, given: Sequence[str]) -> str:
     """The column that --target names; refuses one that the table lacks, and several."""
     parts = [part.strip() for part in given[0].split(",")]
-    listed = given[0] not in table.columns and len(parts) > 1 and any(part in table.columns for part in parts)
+    listed = given[0] not in table and len(parts) > 1 and any(part in table for part in parts)
     if len(given) > 1 or listed:
         raise UsageError(
             f"--target takes one column, got {', '.join(given)}: fit one model for each, and --drop the others"
@@ -108,6 +112,15 @@ def numeric(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> Fl
     label, end = f"column {column.name!r} of {path}", f": {remedy}" if remedy else ""
     if values is None:
         raise TableError(f"{label} holds {column.dtype}, not numbers{end}")
+    largest = np.abs(values).max(initial=0.0)
+    if largest >= EXACT and _loses_digits(column, values):
+        warnings.warn(
+            f"{label} has whole numbers beyond 2**53, whose last digits are lost: subtract a constant from the column, "
+            f"or leave it out if its numbers are labels",
+            stacklevel=2,
+        )
+    if largest <= LARGEST:  # false with NaN
+        return values
     for bad, problem in (
         (column.isna().to_numpy(), "is blank"),
         (np.isnan(values), "is not a number"),
@@ -124,6 +137,8 @@ def numeric(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> Fl
 
 def text_cell(column: Any) -> str | None:
     """The first cell that is text where a number should be, or None."""
+    if _is_plain(column):
+        return None
     values = _numbers(column)
     if values is None:
         return str(column.iloc[0])
@@ -163,8 +178,8 @@ def resolve(names: Sequence[str], table: Table) -> tuple[list[str], dict[str, li
     one_hot: dict[str, list[str]] = {}
     missing: list[str] = []
     for name in names:
-        splits = [i for i, letter in enumerate(name) if letter == "=" and name[:i] in table.columns]
-        if name in table.columns:
+        splits = [i for i, letter in enumerate(name) if letter == "=" and name[:i] in table]
+        if name in table:
             plain.append(name)
         elif splits:
             one_hot.setdefault(name[: splits[-1]], []).append(name[splits[-1] + 1 :])
@@ -196,6 +211,8 @@ def feature_chunks(
 
 def _numbers(column: Any) -> FloatArray | None:
     """As float64 with NaN for what is no number; None where the type cannot be numbers (dates, …)."""
+    if _is_plain(column):
+        return np.asarray(column.to_numpy(), dtype=np.float64)
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
     types = pd.api.types
@@ -206,3 +223,17 @@ def _numbers(column: Any) -> FloatArray | None:
     if not types.is_numeric_dtype(column):
         column = pd.to_numeric(column, errors="coerce")
     return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _loses_digits(column: Any, values: FloatArray) -> bool:
+    """Whether whole numbers of a column differ from their float64 ``values``."""
+    if not pd.api.types.is_integer_dtype(column.dtype) or column.isna().any():
+        return False
+    whole = column.to_numpy(dtype=np.uint64 if column.min() >= 0 else np.int64)
+    step = np.maximum(np.spacing(np.abs(values)), 1.0).astype(whole.dtype)  # between neighbours in float64
+    return bool((whole % step).any())
+
+
+def _is_plain(column: Any) -> bool:
+    """Whether numpy holds it as real numbers, as in nearly all of a wide table."""
+    return isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub"

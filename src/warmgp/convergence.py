@@ -30,9 +30,10 @@ def inexact(found: Accuracy, rule: StoppingRule, dtype: torch.dtype) -> str:
 
 def unsolved(final: SolveResult, rule: StoppingRule) -> str:
     """How far the solve got, what that means for predictions, and what would help."""
+    precise = "" if final.solution.dtype == torch.float64 else 'dtype="float64" or '
     remedy = {
         "budget": f"raise max_epochs (now {rule.max_epochs:g}) or n_steps" if rule.max_epochs else "",
-        "stagnated": 'use dtype="float64" or a higher noise_floor',
+        "stagnated": f"use {precise}a higher noise_floor",
         "diverged": 'use solver="ap" or a smaller learning rate of the solver',
     }.get(final.stop_reason, "")
     worst = max(final.residual_mean, final.residual_probes)

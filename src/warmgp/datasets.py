@@ -8,8 +8,10 @@
 The files are those of the public collection github.com/treforevans/uci_datasets (MIT; the data itself is UCI's, CC BY
 4.0). They are looked for in the ``folder`` argument, else in the folder named by the environment variable
 ``WARMGP_DATA``, else in a per-user cache that is filled by download on first use. Whoever names a folder means that
-folder, so nothing is downloaded then. A download is put in place only after its SHA-256 checksum was verified; a file
-without a known checksum is never downloaded.
+folder, so nothing is downloaded then, and its files are read as they are. A download is put in place only after its
+SHA-256 checksum was verified, and verified again whenever it is read from the cache: a file that has changed there is
+an error, not a new download, since who changed it may want to know. A file without a known checksum is never
+downloaded.
 
 A dataset is a folder of two files: ``data.csv.gz`` (no header, the last column is the target; or ``data.npz`` with
 arrays ``X`` and ``y``) and ``test_mask.csv.gz`` (one column for each of ten splits, 1 marks a test row).
@@ -82,7 +84,7 @@ _BY_HAND = (
 
 
 class DownloadError(OSError):
-    """A dataset could not be downloaded, must not be, or what arrived was not the expected file."""
+    """A dataset could not be downloaded, must not be, or what arrived or lies in the cache is not the expected file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +152,7 @@ def uci(
     FileNotFoundError
         If the dataset is not in the named folder, or not in the cache and ``download`` is false.
     DownloadError
-        If it has to be downloaded and that fails or is refused.
+        If it has to be downloaded and that fails or is refused, or if a file of the cache is not what was downloaded.
 
     Notes
     -----
@@ -250,6 +252,19 @@ def _cache_folder() -> Path:
     return (base if base.is_absolute() else Path.home() / ".cache") / "warmgp" / "uci"
 
 
+def _verify(path: Path, checksums: Mapping[str, str]) -> None:
+    """Raise where a file of a dataset folder is not what its checksum says."""
+    for file, expected in checksums.items():
+        with (path / file).open("rb") as data:
+            got = hashlib.file_digest(data, "sha256").hexdigest()
+        if got != expected:
+            raise DownloadError(
+                f"{path / file} is not the file that was downloaded into the cache (SHA-256 expected {expected}, got "
+                f"{got}): it is damaged or was changed. Delete it to download it anew, or, to use a file of your own, "
+                f"place it in <folder>/<name>/ and set the environment variable {_ENVIRONMENT} to <folder>."
+            )
+
+
 def _missing(path: Path) -> list[str]:
     """Name the files a dataset folder lacks."""
     missing = [] if (path / _MASK).is_file() else [_MASK]
@@ -268,8 +283,10 @@ def _locate(name: str, folder: str | os.PathLike[str] | None, download: bool) ->
     else:
         root, origin = _cache_folder(), "the cache"
     path = root / name
-    missing = _missing(path)
+    checksums = CHECKSUMS.get(name) if origin == "the cache" else None
+    missing = _missing(path) if checksums is None else [file for file in checksums if not (path / file).is_file()]
     if not missing:
+        _verify(path, checksums or {})
         return path
     if origin != "the cache":
         raise FileNotFoundError(

@@ -60,4 +60,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
         raise ValueError(f'device must be "auto" or a torch device such as "cpu" or "cuda", got {device!r}') from error
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f'device={device!r} but torch sees no CUDA device: use device="cpu" or "auto"')
+    if place.type == "cuda" and place.index is not None and place.index >= torch.cuda.device_count():
+        there = ", ".join(f"cuda:{i}" for i in range(torch.cuda.device_count()))
+        raise ValueError(f"device={device!r} but torch sees {there} only: use one of them")
     return place

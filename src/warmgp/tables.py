@@ -9,11 +9,13 @@ import contextlib
 import csv
 import gzip
 import io
+import math
 import os
 import warnings
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
@@ -22,6 +24,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from warmgp.lines import BoundedRows, LongRowError
 from warmgp.paths import check_readable, check_writable
 
 CHUNK_ROWS = 2 * 8192
@@ -43,12 +46,17 @@ class Table(ABC):
     """A table in a file: its columns in order, its rows in chunks, and the fraction of it that they have used up."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
-        repeated = sorted({name for name in columns if list(columns).count(name) > 1})
+        repeated = sorted(name for name, times in Counter(columns).items() if times > 1)
         if repeated:
-            raise TableError(f"{path} has more than one column named {quoted(repeated)}: rename them")
+            raise TableError(f"{path} has more than one column named {quoted(repeated[:20])}: rename them")
         self.path = path
         self.columns = list(columns)
+        self._known = frozenset(columns)
         self.fraction = 0.0
+
+    def __contains__(self, name: str) -> bool:
+        """Whether it has a column of that name."""
+        return name in self._known
 
     def chunks(self, columns: Sequence[str], text: Sequence[str] = (), rows: int = CHUNK_ROWS) -> Iterator[Any]:
         """DataFrames of those columns, each of exactly ``rows`` rows but the last; ``text`` columns as strings."""
@@ -101,9 +109,10 @@ def table_format(path: Path) -> str:
 
 class _CsvTable(Table):
     def __init__(self, path: Path) -> None:
-        with _reading(path), _csv_file(path) as (_, file), io.TextIOWrapper(file, "utf-8-sig", newline="") as lines:
+        with _reading(path), _csv_file(path) as (_, file):
+            lines = io.TextIOWrapper(io.BufferedReader(file), "utf-8-sig", newline="")
             header = next(csv.reader(lines, skipinitialspace=True), [])
-        names = [name.strip() for name in header]
+        names = [name.strip().strip("\ufeff").strip() for name in header]  # marks of files that were put together
         if any("\0" in name for name in names):
             raise TableError(f"{path} is not text (it holds NUL characters): save it as CSV in UTF-8")
         if not any(names):
@@ -115,7 +124,7 @@ class _CsvTable(Table):
         super().__init__(path, [name or f"Unnamed: {i}" for i, name in enumerate(names)])
 
     def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
-        size = self.path.stat().st_size
+        size, texts = self.path.stat().st_size, set(text)
         with _reading(self.path), _csv_file(self.path) as (raw, file), warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # a row with more cells than the header
             reader = pd.read_csv(
@@ -129,13 +138,15 @@ class _CsvTable(Table):
                 skip_blank_lines=len(self.columns) > 1,
                 dtype=dict.fromkeys(text, str),
                 keep_default_na=False,
-                na_values={name: [""] if name in text else MISSING for name in self.columns},
+                na_values={name: [""] if name in texts else MISSING for name in self.columns} if texts else MISSING,
                 encoding="utf-8-sig",
                 **_EXACT,
             )
+            file.expect(rows + 1)  # the header, too
             for part in reader:
                 self.fraction = raw.tell() / size
                 yield part[columns].copy()
+                file.expect(rows)
 
 
 class _ParquetTable(Table):
@@ -156,16 +167,25 @@ class _ParquetTable(Table):
 class _NpzTable(Table):
     def __init__(self, path: Path) -> None:
         with _reading(path):
-            loaded = np.load(path, allow_pickle=False)
-            if not isinstance(loaded, np.lib.npyio.NpzFile):
-                raise TableError(f"{path} holds a single array, not X and y: write it with numpy.savez(…, X=X, y=y)")
-            arrays = {name: loaded[name] for name in ("X", "y") if name in loaded.files}
-            held = loaded.files
+            if not zipfile.is_zipfile(path):  # numpy would advise to trust a pickle
+                with path.open("rb") as file:
+                    single = file.read(6) == b"\x93NUMPY"
+                problem = (
+                    "holds a single array, not X and y" if single else "cannot be read (damaged, or not an npz file)"
+                )
+                raise TableError(f"{path} {problem}, save it again: numpy.savez(…, X=X, y=y)")
+            with np.load(path, allow_pickle=False) as loaded:
+                held = loaded.files
+                for name in {"X", "y"} & set(held):
+                    _check_claim(path, loaded, name)
+                arrays = {name: loaded[name] for name in ("X", "y") if name in held}
         if "X" not in arrays:
             raise TableError(f"{path} has no array named X (it has {quoted(held) or 'none'}): save it with X=…")
         X = arrays["X"]
         if X.ndim != 2:
             raise TableError(f"X in {path} must have two dimensions (rows, columns), got shape {X.shape}: reshape it")
+        if not len(X):
+            raise TableError(f"X in {path} has no rows (its shape is {X.shape}): add some")
         self.arrays = {f"x{j}": X[:, j] for j in range(X.shape[1])}
         if "y" in arrays:
             shape = arrays["y"].shape
@@ -182,6 +202,25 @@ class _NpzTable(Table):
             yield pd.DataFrame({name: self.arrays[name][start : start + rows] for name in columns})
 
 
+def _check_claim(path: Path, file: Any, name: str) -> None:
+    """Refuse an array whose header claims another size than its file holds, before memory is asked for."""
+    member = f"{name}.npy"
+    if member not in file.zip.namelist():  # bytes that are no array
+        raise TableError(f"{name} in {path} is not an array of numpy: write it with numpy.savez(…, X=X, y=y)")
+    with file.zip.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+        claimed, there = math.prod(shape) * dtype.itemsize, file.zip.getinfo(member).file_size - stream.tell()
+    if dtype.hasobject:
+        raise TableError(f"{name} in {path} holds objects of Python, which are not loaded: save it as numbers")
+    if claimed != there or min(shape, default=0) < 0:
+        raise TableError(
+            f"{name} in {path} is damaged: it claims shape {shape} of {dtype}, {claimed:,} bytes, and has {there:,}: "
+            f"save it again"
+        )
+
+
 def _arrow(path: Path) -> Any:
     """pyarrow, which only Parquet needs."""
     try:
@@ -192,10 +231,10 @@ def _arrow(path: Path) -> Any:
 
 
 @contextlib.contextmanager
-def _csv_file(path: Path) -> Iterator[tuple[IO[bytes], Any]]:
-    """(the file itself, the file unzipped)."""
+def _csv_file(path: Path) -> Iterator[tuple[IO[bytes], BoundedRows]]:
+    """(the file itself, the file unzipped and with a bound on its rows)."""
     with path.open("rb") as raw:
-        yield raw, gzip.GzipFile(fileobj=raw) if path.name.lower().endswith(".gz") else raw
+        yield raw, BoundedRows(gzip.GzipFile(fileobj=raw) if path.name.lower().endswith(".gz") else raw)
 
 
 @contextlib.contextmanager
@@ -205,6 +244,8 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except (TableError, PermissionError):
         raise
+    except LongRowError as error:
+        raise TableError(f"{path} {error}") from error
     except UnicodeDecodeError as error:
         raise TableError(f"{path} is not UTF-8 text: save it as UTF-8") from error
     except pd.errors.ParserWarning as error:

@@ -262,9 +262,10 @@ def take_step(
     theta = operator.theta
     gradient = options.gradient.gradient(operator, result, targets)
     if not bool(torch.isfinite(gradient).all()):
+        precise = "" if operator.dtype == torch.float64 else 'dtype="float64", '
         raise FloatingPointError(
             f"the gradient at step {state.step} is not finite (residuals {result.residual_mean:.3g}, "
-            f"{result.residual_probes:.3g}): use dtype=float64, another solver, or a higher noise_floor"
+            f"{result.residual_probes:.3g}): use {precise}another solver, or a higher noise_floor"
         )
     likelihood = None
     if isinstance(options.gradient, Exact):

@@ -22,6 +22,7 @@ from warmgp.kernels import Kernel
 from warmgp.operators import triton_gradient, triton_products
 from warmgp.operators.base import Index, ranges
 from warmgp.operators.chunked import ChunkedOperator
+from warmgp.operators.launch import run_kernel
 from warmgp.operators.split import PAD, Columns, Job, Tile, groups_of, largest_bits, multiply, scales, split, splits_for
 from warmgp.operators.triton_parts import ALPHA, PROFILES
 
@@ -264,7 +265,8 @@ class FusedOperator(ChunkedOperator):
 
         def launch(job: Job) -> None:
             group = job.group
-            triton_products.product[job.grid](
+            run_kernel(
+                triton_products.product, job.grid,
                 mine.row_high, mine.row_low, its.column_high, its.column_low,
                 mine.lines, its.lines, mine.lines.shape[1], its.lines.shape[1],
                 group.high, group.low, group.single,
@@ -288,7 +290,8 @@ class FusedOperator(ChunkedOperator):
         splits = triton.cdiv(b, per_split)
         out = torch.empty(splits, m, c, device=V.device, dtype=torch.float64)
         for first, used, plain, size in groups_of(c):
-            triton_products.product64[(row_tiles, splits)](
+            run_kernel(
+                triton_products.product64, (row_tiles, splits),
                 mine.lines, self._points.lines, mine.lines.shape[1], self._points.lines.shape[1], V,
                 self._nought if rows is None else rows, start, out, m, self.n - 1, b, per_split, c, first, used,
                 GATHER_ROWS=rows is not None, GATHER_COLUMNS=gather, KERNEL=PROFILES[self.kernel.name],
@@ -306,7 +309,8 @@ class FusedOperator(ChunkedOperator):
         n_tiles = triton.cdiv(self.n, BM)
         splits = splits_for(triton.cdiv(n_tiles, 2), n_tiles)
         out = torch.zeros(n_tiles, splits, 1 + d, device=self.device)
-        triton_gradient.gradient[(n_tiles, splits)](
+        run_kernel(
+            triton_gradient.gradient, (n_tiles, splits),
             points.row_high, points.row_low, points.column_high, points.column_low,
             points.lines, points.lines.shape[1],
             left.high, left.low, left.single, right.high, right.low, right.single,
@@ -330,7 +334,8 @@ class FusedOperator(ChunkedOperator):
         signal = torch.empty(splits, n, device=self.device)
         out = torch.empty(splits, n, D, device=self.device)
         by_difference = torch.empty(splits, n, slots, device=self.device)
-        triton_gradient.gradient_rows[(row_tiles, splits)](
+        run_kernel(
+            triton_gradient.gradient_rows, (row_tiles, splits),
             points.row_high, points.row_low, points.column_high, points.column_low,
             points.lines, points.lines.shape[1],
             left.high, left.low, left.single, right.high, right.low, right.single, signal, out, by_difference,

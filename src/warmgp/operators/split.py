@@ -14,6 +14,7 @@ import triton
 from torch import Tensor
 
 from warmgp.operators import triton_columns
+from warmgp.operators.launch import run_kernel
 
 PAD = 128  # rows of every operand are padded to a multiple of this: no tile is higher
 GROUP = 64
@@ -70,7 +71,8 @@ def largest_bits(V: Tensor) -> Tensor:
     bits = torch.zeros(c, dtype=torch.int32, device=V.device)
     rows = 64 * triton.cdiv(triton.cdiv(n, 64), 1024)
     width = triton.next_power_of_2(max(2, c))
-    triton_columns.column_largest[(triton.cdiv(n, rows),)](V, bits, n, c, rows, C=width, BM=64 if width <= 128 else 16)
+    grid = (triton.cdiv(n, rows),)
+    run_kernel(triton_columns.column_largest, grid, V, bits, n, c, rows, C=width, BM=64 if width <= 128 else 16)
     return bits
 
 
@@ -98,7 +100,8 @@ def split(V: Tensor, bits: Tensor, padded: int, gain: Tensor | None = None) -> l
     for first, used, plain, S in groups_of(c):
         high, low = (torch.empty(padded, S, device=V.device, dtype=torch.float16) for _ in range(2))
         single = torch.empty(padded if plain else 0, device=V.device, dtype=torch.float32)
-        triton_columns.split_columns[(triton.cdiv(padded, 64),)](
+        run_kernel(
+            triton_columns.split_columns, (triton.cdiv(padded, 64),),
             V, bits, bits if gain is None else gain, high, low, single, n, padded, c, first + plain,
             WEIGHTED=gain is not None, S=S, PLAIN=plain, BM=64,
         )  # fmt: skip
@@ -174,7 +177,8 @@ def multiply(
             )
         )  # fmt: skip
         if not final:
-            triton_columns.combine[(triton.cdiv(m, 4),)](
+            run_kernel(
+                triton_columns.combine, (triton.cdiv(m, 4),),
                 parts, *epilogue, out, m, group.width, splits,
                 NOISE=own is not None, W=triton.next_power_of_2(max(2, group.width)), BM=4,
             )  # fmt: skip

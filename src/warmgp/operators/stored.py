@@ -19,6 +19,7 @@ from warmgp.kernels import Kernel
 from warmgp.operators import triton_products
 from warmgp.operators.base import Index
 from warmgp.operators.fused import FusedOperator
+from warmgp.operators.launch import run_kernel
 from warmgp.operators.split import PAD, Job, Tile, multiply
 from warmgp.operators.triton_parts import PROFILES
 
@@ -43,7 +44,8 @@ class StoredOperator(FusedOperator):
         H = torch.empty(n + max(1, -(-PAD // width)), width, device=self.device)
         H[n:], H[:, n:] = 0.0, 0.0
         tiles = triton.cdiv(n, BM)
-        triton_products.fill[(tiles, tiles)](
+        run_kernel(
+            triton_products.fill, (tiles, tiles),
             points.row_high, points.row_low, points.column_high, points.column_low,
             points.lines, points.lines.shape[1], H, width, self.signal_variance / 256.0, n,
             KERNEL=PROFILES[self.kernel.name], **points.distances, BM=BM, num_warps=4,
@@ -76,7 +78,8 @@ class StoredOperator(FusedOperator):
 
         def launch(job: Job) -> None:
             group = job.group
-            triton_products.stored_product[job.grid](
+            run_kernel(
+                triton_products.stored_product, job.grid,
                 H, H.stride(0), gain, group.high, group.low, group.single, first,
                 job.squares, job.out, *job.epilogue, self.n, b, job.columns_per_split, group.width,
                 ALIGN=align, **job.options,

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from warmgp.operators.launch import run_kernel
 from warmgp.solvers.packed import T
 
 MOST_BLOCKS = 2**14
@@ -60,14 +61,15 @@ def add_product(total, a, R, own, inner, columns, b, c):
 def pick_block(sums: Tensor, worst: Tensor, first: Tensor, done: Tensor, b: int, n: int) -> None:
     """The number of the worst block by ``sums`` (blocks,) into ``worst``, its first row into ``first``, (1,) each."""
     blocks = sums.numel()
-    pick[(1,)](sums, worst, first, done, blocks, b, n, B=triton.next_power_of_2(blocks))
+    run_kernel(pick, (1,), sums, worst, first, done, blocks, b, n, B=triton.next_power_of_2(blocks))
 
 
 def project_block(packed: Tensor, worst: Tensor, r: Tensor, v: Tensor, b: int) -> Tensor:
     """A r[block], added to v[block]: the step (b, c). ``packed`` (blocks, packed size); r and v have whole blocks."""
     c, tiles, BC = r.shape[1], triton.cdiv(b, T), 16
     step = torch.empty(b, c, dtype=r.dtype, device=r.device)
-    project[(tiles, triton.cdiv(c, BC))](
+    run_kernel(
+        project, (tiles, triton.cdiv(c, BC)),
         packed, worst, r, v, step, packed.shape[1], b, c, tiles, T=T, BC=BC, num_warps=8
     )  # fmt: skip
     return step

@@ -1,0 +1,65 @@
+"""Bytes of a text table with a bound on the length of a row: a file that is one endless line cannot fill the memory."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+LONGEST_ROW = 2**25
+"""Bytes that one row of a text table may have, 32 MiB: a million columns of 32 characters."""
+
+
+class LongRowError(ValueError):
+    """A row of a text table is longer than any table needs."""
+
+
+class BoundedRows(io.RawIOBase):
+    """A binary file for reading, which raises LongRowError as soon as it has given out a row that is too long.
+
+    A line without an end is seen at once. A quoted cell may hold line ends, and only the parser knows where it closes:
+    after as many line ends as rows were asked for (:meth:`expect`) the parser should have them, and may read on for
+    the length of one row.
+
+    Parameters
+    ----------
+    file : binary file
+        What is read.
+    most : int, optional
+        Bytes that a row may have; LONGEST_ROW by default.
+    """
+
+    def __init__(self, file: Any, most: int | None = None) -> None:
+        super().__init__()
+        self._file = file
+        self._most = LONGEST_ROW if most is None else most
+        self._line = 0  # bytes since the last line end
+        self.expect(1)
+
+    def expect(self, rows: int) -> None:
+        """Say that the next rows are being read, this many."""
+        self._ends = rows  # line ends that may still come
+        self._beyond = 0  # bytes read since the last of them
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(min(len(buffer), self._most))
+        buffer[: len(data)] = data
+        self._count(data)
+        return len(data)
+
+    def _count(self, data: bytes) -> None:
+        end = b"\n" if b"\n" in data else b"\r"
+        first = data.find(end)
+        self._line += len(data) if first < 0 else first
+        if self._line > self._most:
+            raise LongRowError(f"has a line of more than {self._most:,} bytes: write one row of the table per line")
+        if first >= 0:
+            self._line = len(data) - data.rfind(end) - 1
+        if self._ends > 0:
+            self._ends -= data.count(end)
+            return
+        self._beyond += len(data)
+        if self._beyond > self._most:
+            raise LongRowError(f"has a row of more than {self._most:,} bytes: is a quotation mark left open?")

@@ -1,0 +1,49 @@
+"""What the command line says: text from files and paths is shown so that it can only be read, never obeyed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+
+def printable(text: str) -> str:
+    r"""The text in one line of visible characters, others as escapes such as ``\x1b``.
+
+    A terminal obeys escape sequences, and a name in a file may hold them; it also may hold bytes that are no text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that prints what it is given: no markup, no emoji names, no colours of numbers."""
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def tell(text: str, stderr: bool = False) -> None:
+    """Print one line, however long."""
+    console(stderr).print(Text(printable(text)), soft_wrap=True)
+
+
+def say(kind: str, text: str) -> None:
+    """Print one line ``kind: text`` on stderr, line ends as spaces."""
+    sys.stderr.write(f"{kind}: {printable(' '.join(text.split()))}\n")
+
+
+def show(title: str, rows: Mapping[str, str]) -> None:
+    """Print a title and a table of two columns."""
+    tell(title)
+    grid = Grid(show_header=False)
+    for name, value in rows.items():
+        grid.add_row(*cells(name, value))
+    console().print(grid)
+
+
+def cells(*texts: str) -> list[Text]:
+    """The cells of a table's row, which rich prints as they are."""
+    return [Text(printable(text)) for text in texts]
