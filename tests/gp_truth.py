@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,3 +58,19 @@ def toy(n: int = 60, d: int = 2, *, noise: float = 0.2, seed: int = 0) -> tuple[
     x = torch.randn(n, d, dtype=torch.float64, generator=generator)
     y = torch.sin(2 * x[:, 0]) + 0.3 * x.sum(1) + noise * torch.randn(n, dtype=torch.float64, generator=generator)
     return x, (y - y.mean()) / y.std()
+
+
+def exact_prediction(
+    X: np.ndarray, y: np.ndarray, X_new: np.ndarray, name: str, vector: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Exact mean and predictive std in the units of y, at θ in standardised units, from inputs as they come, (m,) each.
+
+    Offsets are subtracted first, which is exact for float64 numbers of one size.
+    """
+    centred, new = X - X[0], X_new - X[0]
+    mean, scale = centred.mean(0), centred.std(0)
+    x, x_new = (torch.tensor((values - mean) / scale) for values in (centred, new))
+    theta = Hyperparameters.from_vector(torch.tensor(vector))
+    centre, covariance = posterior(name, x, torch.tensor((y - y.mean()) / y.std()), x_new, theta)
+    std = (covariance.diagonal().clamp_min(0) + theta.noise_scale**2).sqrt()
+    return y.mean() + y.std() * centre.numpy(), y.std() * std.numpy()

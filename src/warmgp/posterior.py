@@ -104,7 +104,7 @@ class Posterior:
         """Latent covariance, (m, m): exact with a factor, else of rank at most s from the samples."""
         operator = self._operator()
         if self.exact:
-            return self._exact_covariance(operator, x_new, diagonal=False)
+            return self._exact_covariance(operator, self._within_reach(x_new), diagonal=False)
         deviation = self._batched(x_new, lambda x: self._mean_and_deviation(operator, x)[1])
         return deviation @ deviation.T / self.n_samples
 
@@ -136,14 +136,14 @@ class Posterior:
     def _batched(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         # an exact variance holds n numbers per new point
         size = self.batch_size if not self.exact else max(1, min(self.batch_size, 2**26 // self.x.shape[0]))
-        reach = self._reach()
-        parts = [f(x_new[rows].clamp(*reach)) for rows in ranges(x_new.shape[0], size)]
+        x_new = self._within_reach(x_new)
+        parts = [f(x_new[rows]) for rows in ranges(x_new.shape[0], size)]
         return torch.cat(parts) if parts else f(x_new)
 
-    def _reach(self) -> tuple[Tensor, Tensor]:
-        """The box outside of which k(·, x) is zero to the last bit, (d,) each: new points beyond it move to its border.
+    def _within_reach(self, x_new: Tensor) -> Tensor:
+        """The points, with those beyond the box outside of which k(·, x) is zero to the last bit moved to its border.
 
-        So they keep the prior's mean and variance, and no square of a distance overflows.
+        There the prior's mean and variance are back as they were, and no square of a distance overflows.
         """
         beyond = FAR * self.theta.length_scales.to(self.x)
-        return self.x.amin(0) - beyond, self.x.amax(0) + beyond
+        return x_new.clamp(self.x.amin(0) - beyond, self.x.amax(0) + beyond)

@@ -44,10 +44,12 @@ from warmgp.training_state import Callback, TrainingOptions
 FloatArray = NDArray[np.float64]
 
 
-def _fine_column(X: ArrayLike, centred: FloatArray) -> str:
-    """The first column with points that float32 does not tell apart, as its user calls it; "" where there is none."""
-    columns = unresolved_columns(centred)
-    return repr(getattr(X, "columns", range(centred.shape[1]))[columns[0]]) if columns else ""
+def _fine_column(X: ArrayLike, x: FloatArray) -> str:
+    """What is to be said of the first column with points that float32 does not tell apart; "" where there is none."""
+    for j, width in unresolved_columns(x).items():
+        name, share = getattr(X, "columns", range(x.shape[1]))[j], width / float(x[:, j].std())
+        return f"column {name!r} has groups of points {share:.1g} of its std wide, which float32 does not tell apart"
+    return ""
 
 
 def _finite(predicted: FloatArray) -> FloatArray:
@@ -329,14 +331,22 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             warnings.warn(told, ConvergenceWarning, stacklevel=3)
 
     def _make_plan(self, n: int, d: int, fine: str = "") -> Plan:
-        """The plan for n points of d inputs; ``fine`` names a column with points that only float64 tells apart."""
+        """The plan for n points of d inputs; ``fine`` says why float32 does not do for them."""
         plan = self._plan_in(n, d, "float64" if fine and self.dtype == "auto" else self.dtype)
-        if not fine or plan.solver.name == "cholesky":
+        if not fine:
             return plan
-        told = f"Column {fine} has groups of points that float32 does not tell apart."
         if plan.dtype == torch.float32:
-            warnings.warn(f'{told} Use dtype="auto" or "float64"', UserWarning, stacklevel=4)
-        return replace(plan, why=(*plan.why, f"In float64: {told[0].lower()}{told[1:]}"))
+            remedy = 'use dtype="auto" or "float64"'
+        else:
+            plan = replace(plan, why=(*plan.why, f"In float64: {fine}."))
+            remedy = (
+                "training is in float64, but from length scales of 1 it may not find what varies within a group. Make "
+                "the position within a group a column of its own, or give init=Hyperparameters(...) with a length "
+                "scale of that size"
+            )
+        if plan.dtype == torch.float32 or not isinstance(self.init, Hyperparameters):
+            warnings.warn(f"{fine}: {remedy}", UserWarning, stacklevel=5)
+        return plan
 
     def _plan_in(self, n: int, d: int, dtype: str | torch.dtype) -> Plan:
         return make_plan(
@@ -401,7 +411,10 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         if return_cov:
             covariance = posterior.covariance(x).double().cpu().numpy() + noise * np.eye(len(x))
             centre = self._scaler.y_back(posterior.mean(x).cpu().double().numpy())
-            return like(X, _finite(centre)), like(X, _finite(covariance * self._scaler.y_scale**2))
+            with np.errstate(over="ignore"):
+                covariance *= self._scaler.y_scale
+                covariance *= self._scaler.y_scale
+            return like(X, _finite(centre)), like(X, _finite(covariance))
         mean, variance = posterior.mean_and_variance(x)
         total = variance.double() + noise
         std = total.sqrt().cpu().numpy()

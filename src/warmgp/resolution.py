@@ -24,20 +24,25 @@ ROWS = 100_000
 """Rows that are looked at, evenly spread: groups that hold a share of the points show in these."""
 
 
-def unresolved_columns(x: FloatArray) -> list[int]:
-    """The columns of centred inputs x (n, d), in any units, with groups of points that float32 does not tell apart."""
+def unresolved_columns(x: FloatArray) -> dict[int, float]:
+    """The columns of centred inputs x (n, d) with groups of points that float32 does not tell apart.
+
+    Each with the median width of its groups, in the units of x.
+    """
     some = x[:: max(1, len(x) // ROWS)]
-    return [j for j in range(x.shape[1]) if _unresolved(np.unique(some[:, j]))]
+    found = {j: _tight_width(np.unique(some[:, j])) for j in range(x.shape[1])}
+    return {j: width for j, width in found.items() if width > 0}
 
 
-def _unresolved(values: FloatArray) -> bool:
-    """Whether ``SHARE`` of these sorted, different values lie in groups that are too tight for float32."""
+def _tight_width(values: FloatArray) -> float:
+    """The median width of the groups too tight for float32 among sorted, different values; 0 where they hold less than
+    ``SHARE`` of them."""
     if len(values) < MANY:
-        return False
+        return 0.0
     step = np.finfo(np.float32).eps * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
     ends = np.flatnonzero(np.diff(values) > NEAR * step)  # the last value of every group but the last
     first, last = np.r_[0, ends + 1], np.r_[ends, len(values) - 1]
     size, span = last - first + 1, values[last] - values[first]
     width = np.finfo(np.float32).eps * np.maximum(np.abs(values[first]), np.abs(values[last]))
     tight = (size >= MANY) & (span < WIDE * width)
-    return bool(size[tight].sum() >= SHARE * len(values))
+    return float(np.median(span[tight])) if size[tight].sum() >= max(1, SHARE * len(values)) else 0.0
