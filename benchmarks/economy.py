@@ -47,8 +47,8 @@ def iterations(solver: Solver, folder: str | None, n: int, steps: int) -> dict[s
 class Unsettled(GPRegressor):
     """The default, without its stopping rule."""
 
-    def _make_plan(self, n: int, d: int) -> Plan:
-        return replace(super()._make_plan(n, d), settle=False)
+    def _make_plan(self, n: int, d: int, fine: str = "") -> Plan:
+        return replace(super()._make_plan(n, d, fine), settle=False)
 
 
 def whole_fit(name: str, model: GPRegressor, folder: str | None, n: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from warmgp import model_file
+from warmgp.accuracy import SAMPLES, accuracy
 from warmgp.arrays import check_inputs, check_targets, check_validation, integer_rest, like, to_numpy
 from warmgp.checkpoint import CheckpointKeeper
 from warmgp.convergence import ConvergenceWarning, inexact, unsolved
@@ -454,11 +455,15 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         draw = pathwise.draw(operator, generator)
         targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already
         solved = last_solve(operator, targets, None, self._options(plan), generator)
-        if not solved.converged:
-            warnings.warn(unsolved(solved, plan.rule), ConvergenceWarning, stacklevel=3)
         assert isinstance(draw.prior, FeaturePrior)
         solution = torch.cat([old.solution[:, :1], solved.solution], 1)
-        return Posterior(old.x, old.kernel, old.theta, solution, draw.prior)
+        new = Posterior(old.x, old.kernel, old.theta, solution, draw.prior)
+        found = accuracy(new, Problem(operator, operator.matmul(solution[:, :1])[:, 0]), draw)
+        if not solved.converged:
+            warnings.warn(unsolved(solved, plan.rule), ConvergenceWarning, stacklevel=3)
+        elif found.samples > SAMPLES:
+            warnings.warn(inexact(found, plan.rule, operator.dtype), ConvergenceWarning, stacklevel=3)
+        return new
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """log p(y_i | x_i) of each row under the normal predictive distribution, in the units of y, (rows of X,)."""
