@@ -228,7 +228,9 @@ WHOLE_NUMBERS: dict[str, tuple[list[int], bool]] = {
 def test_digits_that_are_lost_are_told(
     case: str, column: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Those of the target are; inputs keep theirs."""
     values, lost = WHOLE_NUMBERS[case]
+    lost = lost and column == "y"
     rows = [f"{value},{i}" if column == "a" else f"{i},{value}" for i, value in enumerate(values)]
     (tmp_path / "t.csv").write_text("\n".join(["a,y", *rows]))
     code, _, err = run(capsys, "fit", tmp_path / "t.csv", "--target", "y", "--dry-run")
@@ -236,3 +238,14 @@ def test_digits_that_are_lost_are_told(
     assert err.startswith(f"warning: column '{column}' of ") if lost else err == ""
     assert err.count("\n") == lost
     assert not lost or "beyond 2**53, whose last digits are lost: subtract a constant" in err
+
+
+def test_time_stamps_in_nanoseconds_keep_their_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """60 rows one nanosecond apart, which are one number in float64."""
+    rows = [f"{1_700_000_000_000_000_000 + i},{np.sin(i / 5):.6f}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["t,y", *rows]))
+    code, _, err = run(capsys, "fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", "--quiet")
+    assert code == 0 and err == "", err
+    run(capsys, "predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "p.csv", "--quiet")
+    found = np.loadtxt(tmp_path / "p.csv", skiprows=1)
+    np.testing.assert_allclose(found, np.sin(np.arange(60) / 5), atol=0.05)

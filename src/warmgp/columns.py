@@ -63,11 +63,11 @@ def training_table(
     y = numeric(frame[target], table.path, remedy="correct it or leave the row out")
     if len(y) < 2:
         raise TableError(f"{table.path} has one row: at least two are needed to learn from")
-    made: dict[str, FloatArray] = {}
+    made: dict[str, NDArray[Any]] = {}
     for name in names:
         if name not in encoded:
             remedy = f"correct it, leave the row out, or --drop {name!r}"
-            made[name] = numeric(frame[name], table.path, remedy=remedy)
+            made[name] = feature(frame[name], table.path, remedy=remedy)
             continue
         known = categories(frame[name], table.path)
         for value in known:  # predict knows no more than the names
@@ -104,6 +104,13 @@ def one_target(table: Table, given: Sequence[str]) -> str:
         )
     check_column(table, given[0], "--target")
     return given[0]
+
+
+def feature(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> NDArray[Any]:
+    """An input column as finite float64, or as the whole numbers that it holds where float64 cannot hold them all."""
+    if _is_plain(column) and column.dtype.kind in "iu" and _loses_digits(column, column.to_numpy(np.float64)):
+        return np.asarray(column.to_numpy())
+    return numeric(column, path, first_row, remedy)
 
 
 def numeric(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> FloatArray:
@@ -201,7 +208,7 @@ def feature_chunks(
     needed = list(dict.fromkeys([*plain, *one_hot, *extra]))
     row, remedy = 1, "correct it or leave the row out"
     for part in table.chunks(needed, list(one_hot), rows):
-        made: dict[str, FloatArray] = {name: numeric(part[name], table.path, row, remedy) for name in plain}
+        made: dict[str, NDArray[Any]] = {name: feature(part[name], table.path, row, remedy) for name in plain}
         for name, known in one_hot.items():
             made |= indicators(part[name], known, table.path, row)
         others = {name: numeric(part[name], table.path, row, remedy) for name in extra}
