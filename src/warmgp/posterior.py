@@ -23,8 +23,8 @@ from warmgp.operators import ChunkedOperator, KernelOperator, recomputing_operat
 from warmgp.operators.base import ranges
 from warmgp.solvers.cholesky import factorise
 
-FAR = 1e4
-"""Length scales from which a kernel is zero in float64: exp(−10⁴), where 10⁻³²⁴ is the least number."""
+FAR = 1e3
+"""Length scales from which every kernel is zero in float64: exp(−1000), where 10⁻³²⁴ is the least number."""
 
 
 @dataclass(frozen=True)
