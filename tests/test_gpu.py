@@ -140,7 +140,7 @@ def test_auto_precision_trains_low_noise_data_to_the_cpus_answer() -> None:
     np.testing.assert_allclose(here.predict(X), there.predict(X), atol=5e-3)
 
 
-# -- what a converged fit promises, where float32 is fused and iterations train ------------------------------------------
+# -- what a converged fit promises, where float32 is fused and iterations train ---------------------------------------
 @pytest.mark.parametrize("noise", [0.1, 1e-2, 1e-3])
 @pytest.mark.parametrize(("kernel", "d"), [("matern32", 2), ("matern32", 6), ("rbf", 4), ("matern12", 2)])
 def test_a_converged_fit_is_exact(kernel: str, d: int, noise: float) -> None:
