@@ -163,7 +163,7 @@ OPTION_ERRORS = {
     "--device gpu9": ["--device", "'gpu9'", '"cpu"'],
     "--tol -1": ["--tol must be positive"],
     "--tol nan": ["--tol must be a number"],
-    "--tol abc": ["--tol", "number"],
+    "--tol abc": ["--tol", "Invalid value"],
     "--n-steps -1": ["--n-steps", "at least 0", "-1"],
     "--n-steps many": ["--n-steps", "'many'", "auto"],
     "--n-steps 1.5": ["--n-steps", "whole number", "'1.5'"],
@@ -205,7 +205,7 @@ def test_fit_refuses_paths(cli_folder: Path, tmp_path: Path, capsys: pytest.Capt
     refused(capsys, ["fit", data, "--out", tmp_path, *target], ["is a folder", "name of a file"])
     refused(capsys, ["fit", data, "--out", data, *target], ["DATA and --out", "same file", "another name"])
     refused(capsys, ["fit", data, *target], ["--out"])
-    refused(capsys, ["fit"], ["DATA"])
+    refused(capsys, ["fit", "--target", "y"], ["DATA"])
     refused(capsys, ["magic"], ["'magic'", "--help"])
     checkpoint = ["fit", data, "--out", out, *target, "--checkpoint"]
     refused(capsys, [*checkpoint, tmp_path], ["is a folder"])

@@ -336,7 +336,8 @@ def _check_apart(paths: dict[str, Path | None]) -> None:
 
 def _bar(quiet: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rows]}"))
-    return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=quiet)
+    quiet = quiet or not sys.stderr.isatty()  # a quiet console, too: before 15 rich ends even no bar with a line
+    return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True, quiet=quiet), disable=quiet)
 
 
 def _show(console: Console, title: str, rows: dict[str, str]) -> None:
