@@ -265,7 +265,7 @@ PREDICT_ERRORS = {
     "blank category": ("a,b,colour\n1,2,red\n1,2,\n", ["'colour'", "blank in row 2", "fill it in"]),
     "text in a number": ("a,b,colour\n1,2,red\n1,two,red\n", ["'b'", "row 2 ('two')", "correct it"]),
     "blank": ("a,b,colour\n1,2,red\n,2,red\n", ["'a'", "blank in row 2", "leave the row out"]),
-    "infinite": ("a,b,colour\n1,2,red\n1e999,2,red\n", ["'a'", "infinite in row 2", "correct it"]),
+    "infinite": ("a,b,colour\n1,2,red\n1e999,2,red\n", ["'a'", "in row 2", "correct it"]),
     "duplicated column": ("a,b,a,colour\n1,2,3,red\n", ["more than one column named 'a'", "rename"]),
     "header only": ("a,b,colour\n", ["no rows"]),
     "empty": ("", ["empty"]),
