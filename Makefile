@@ -4,18 +4,38 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint format docs bench reproduce-small clean
+# Tests run side by side, a process with one thread on every core (at most eight: each takes up to a gigabyte).
+WORKERS ?= auto
+PYTEST := -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
+ONE_THREAD := OMP_NUM_THREADS=1
+INSTALL := -m pip install --quiet --disable-pip-version-check
+EXTRAS := parquet,plot,tensorboard,test
+
+.PHONY: demo test test-oldest test-newest torture lint format docs dist bench reproduce-small clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python $(INSTALL) -c constraints.txt -e ".[dev]"
 	touch $@
 
 demo: $(STAMP)  ## fit a noisy surface of 5,000 points and draw it
 	$(BIN)/python -m warmgp.demo --out demo.png
 
 test: $(STAMP)  ## the whole test suite with coverage
-	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90
+	$(ONE_THREAD) $(BIN)/python $(PYTEST) --cov --cov-report=term --cov-fail-under=90
+
+test-oldest:  ## the suite with the lowest versions that pyproject.toml allows, in an environment of its own
+	$(PYTHON) -m venv build/oldest
+	build/oldest/bin/python $(INSTALL) -c constraints-oldest.txt -e ".[$(EXTRAS)]"
+	$(ONE_THREAD) build/oldest/bin/python $(PYTEST) --no-cov
+
+test-newest:  ## the suite with the newest versions there are, in an environment of its own
+	$(PYTHON) -m venv build/newest
+	build/newest/bin/python $(INSTALL) --upgrade -e ".[$(EXTRAS)]"
+	$(ONE_THREAD) build/newest/bin/python $(PYTEST) --no-cov
+
+torture: $(STAMP)  ## the whole battery of hostile data, files and kills; about half an hour on two cores
+	$(ONE_THREAD) $(BIN)/python $(PYTEST) --no-cov tests/hostile --hostile-scale 1
 
 lint: $(STAMP)  ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .
@@ -29,6 +49,16 @@ format: $(STAMP)
 docs: $(STAMP)  ## the documentation, as a site in site/; a broken link or a missing page fails
 	$(BIN)/mkdocs build --strict
 
+dist: $(STAMP)  ## sdist and wheel in dist/, checked; the tests of the unpacked sdist run against the installed wheel
+	rm -rf dist build/dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv build/dist
+	build/dist/bin/python $(INSTALL) -c constraints.txt "$$(ls $(CURDIR)/dist/*.whl)[$(EXTRAS)]"
+	tar -xf dist/*.tar.gz --strip-components 1 --one-top-level=build/dist/source
+	cd build/dist/source && ../bin/python -c "import warmgp; assert 'site-packages' in warmgp.__file__, warmgp.__file__"
+	cd build/dist/source && $(ONE_THREAD) ../bin/python $(PYTEST) --no-cov -m "not slow"
+
 bench: $(STAMP)  ## kernel products and one training step on this machine, as a table and JSON
 	$(BIN)/python -m benchmarks.products --out benchmarks/results/products-local.json
 
@@ -37,4 +67,4 @@ reproduce-small: $(STAMP)  ## every experiment of the paper at a few hundred poi
 	$(BIN)/python -m experiments.page --store build/small/store --out build/small/results.md
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage demo.png site
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .coverage demo.png site dist build/dist build/oldest build/newest

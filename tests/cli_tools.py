@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from warmgp.cli import main
+from warmgp.tables import _EXACT
 
 FAST = ["--n-steps", "4", "--n-features", "100", "--n-probes", "6", "--device", "cpu", "--quiet"]
 API = {"n_steps": 4, "n_features": 100, "n_probes": 6, "device": "cpu", "random_state": 0}
@@ -36,6 +39,11 @@ def refused(capsys: pytest.CaptureFixture[str], arguments: list[object], expecte
     assert out == "" and err.startswith("error: ") and err.count("\n") == 1 and "Traceback" not in err
     for text in expected:
         assert text in err
+
+
+def read_csv(path: Path, **options: Any) -> pd.DataFrame:
+    """A table with every number to its last bit, which before 3.1 pandas gives only on request."""
+    return pd.read_csv(path, **_EXACT, **options)
 
 
 def command(*arguments: object) -> list[str]:

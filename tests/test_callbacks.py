@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
 
+from cli_tools import read_csv
 from warmgp import CSVLog, EarlyStopping, GPRegressor, JSONLines, TensorBoard
 
 FAST = {"n_steps": 6, "n_features": 200, "n_probes": 8, "random_state": 0}
@@ -109,7 +109,7 @@ def logged(path: Path) -> list[dict[str, object]]:
     """The rows of a log."""
     if path.suffix == ".jsonl":
         return [json.loads(line) for line in path.read_text().splitlines()]
-    return pd.read_csv(path, keep_default_na=False, na_values={"llh": "", "rmse": ""}).to_dict("records")
+    return read_csv(path, keep_default_na=False, na_values={"llh": "", "rmse": ""}).to_dict("records")
 
 
 def test_json_lines(tmp_path: Path) -> None:

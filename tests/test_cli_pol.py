@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 import torch
 
-from cli_tools import command
+from cli_tools import command, read_csv
 from warmgp import ConvergenceWarning, GPRegressor
 from warmgp.datasets import uci
 from warmgp.persistence import read
@@ -75,7 +75,7 @@ def test_pol_by_command_line_is_pol_by_python(fitted: Path, uci_folder: Path, on
     loaded = GPRegressor.load(fitted / "model", device="cpu")
     assert loaded.hyperparameters_.equals(model.hyperparameters_) and loaded._posterior.x.shape == (13_500, 26)
     mean, std = model.predict(split.x_test, return_std=True)
-    found = pd.read_csv(out)
+    found = read_csv(out)
     np.testing.assert_array_equal(found["mean"], mean)
     np.testing.assert_array_equal(found["std"], std)
     assert np.sqrt(np.mean((mean - split.y_test) ** 2)) < 0.5 * split.y_test.std()  # and they are predictions of pol

@@ -1,4 +1,4 @@
-"""What ``pip install .`` gives: a wheel that works away from the checkout, with its command and the README example."""
+"""What a release gives: an sdist that is whole, and of it a wheel that works away from the checkout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -30,9 +32,23 @@ assert abs(mean[0] - 0.259) < 0.1 and std[0] < 0.15 < std[1]
 def test_the_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     pytest.importorskip("hatchling", reason="building needs hatchling: pip install -e '.[dev]'")
     pip = [sys.executable, "-m", "pip"]
-    build = [*pip, "wheel", str(ROOT), "--no-build-isolation", "--wheel-dir", str(tmp_path / "dist"), *OFFLINE]
+    dist = tmp_path / "dist"
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(dist)]
+    subprocess.run(build, env=CLEAN, cwd=ROOT, check=True, capture_output=True)
+    (sdist,) = dist.iterdir()
+    with tarfile.open(sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    for folder in ("src", "tests", "docs", "examples", "experiments", "benchmarks", ".github"):  # what tests look at
+        there = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*.*") if path.is_file()}
+        assert {name for name in there if name.endswith((".py", ".md", ".yml", ".typed"))} <= packed, folder
+    assert {"Makefile", "constraints.txt", "constraints-oldest.txt", "CITATION.cff", "SECURITY.md"} <= packed
+
+    build = [*pip, "wheel", str(sdist), "--no-build-isolation", "--wheel-dir", str(dist), *OFFLINE]
     subprocess.run(build, env=CLEAN, cwd=tmp_path, check=True)
-    (wheel,) = (tmp_path / "dist").iterdir()
+    (wheel,) = dist.glob("*.whl")
+    if find_spec("twine"):
+        check = [sys.executable, "-m", "twine", "check", "--strict", str(sdist), str(wheel)]
+        subprocess.run(check, env=CLEAN, check=True, capture_output=True)
 
     venv.create(tmp_path / "fresh", with_pip=False)
     programs = tmp_path / "fresh" / ("Scripts" if os.name == "nt" else "bin")

@@ -23,7 +23,9 @@ from warmgp.operators import (
     Index,
     KernelOperator,
     dense_bytes,
+    has_triton,
     make_operator,
+    operator_class,
 )
 from warmgp.operators.distances import distances
 
@@ -541,3 +543,14 @@ def test_at_leaves_an_operator_alone_and_moved_to_takes_its_memory() -> None:
     moved = first.moved_to(other)
     assert torch.equal(moved.H, truth) and moved.H.data_ptr() == H.data_ptr()
     assert torch.equal(first.H, before)  # evaluated again, elsewhere
+
+
+def test_a_triton_that_is_too_old_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With torch 2.6 to 2.8 comes one that refuses float64: such a GPU gets the operators in plain torch."""
+    triton = pytest.importorskip("triton", reason="Triton comes with torch for CUDA on Linux")
+    for version, enough in (("3.4.0", False), ("3.5.0", True), ("3.10.0+git1", True)):
+        monkeypatch.setattr(triton, "__version__", version)
+        assert has_triton() is enough
+    monkeypatch.setattr(triton, "__version__", "3.2.0")
+    with pytest.raises(ValueError, match=r"Triton 3\.5"):
+        operator_class("fused")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -196,10 +197,15 @@ def test_low_noise_in_float32_never_crashes_and_never_lies(solver: str, kernel: 
     X = rng.uniform(-1, 1, (300, 1))
     y = np.sin(6 * X[:, 0])
     model = GPRegressor(kernel, solver=solver, dtype="float32", n_features=500, n_probes=8, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="float64"):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ConvergenceWarning)
         model.fit(X, y)
-    assert not model.converged_ and np.isfinite(model.predict(X)).all()
-    assert max(max(h.residual_mean, h.residual_probes) for h in model.history_) <= 1.001
+    if model.converged_:  # where rounding took training to more noise: then it is solved, and that shows
+        assert not told and np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 0.01 * np.std(y)
+    else:
+        assert any("float64" in str(each.message) for each in told)
+        assert max(max(h.residual_mean, h.residual_probes) for h in model.history_) <= 1.001
+    assert np.isfinite(model.predict(X)).all()
     assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 1.001 * np.std(y)
 
 

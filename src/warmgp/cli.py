@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -325,7 +326,8 @@ def _check_apart(paths: dict[str, Path | None]) -> None:
 
 def _bar(quiet: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rows]}"))
-    return Progress(*columns, TimeRemainingColumn(), console=console(stderr=True), disable=quiet)
+    quiet = quiet or not sys.stderr.isatty()  # a quiet console, too: before 15 rich ends even no bar with a line
+    return Progress(*columns, TimeRemainingColumn(), console=console(stderr=True, quiet=quiet), disable=quiet)
 
 
 # -- the way in and out ----------------------------------------------------------------------------------------------

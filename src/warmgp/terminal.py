@@ -20,9 +20,9 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
-def console(stderr: bool = False) -> Console:
+def console(stderr: bool = False, quiet: bool = False) -> Console:
     """A console that prints what it is given: no markup, no emoji names, no colours of numbers."""
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
 
 
 def tell(text: str, stderr: bool = False) -> None:

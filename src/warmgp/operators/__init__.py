@@ -20,8 +20,12 @@ TRITON_OPERATORS = ("fused", "stored")
 
 
 def has_triton() -> bool:
-    """Whether the operators that need Triton can be imported."""
-    return find_spec("triton") is not None
+    """Whether Triton is here, and new enough: before 3.5 it refuses products of float64."""
+    if find_spec("triton") is None:
+        return False
+    import triton
+
+    return tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 5)
 
 
 def operator_class(kind: str) -> type[KernelOperator]:
@@ -33,7 +37,9 @@ def operator_class(kind: str) -> type[KernelOperator]:
             f"operator must be one of {', '.join(map(repr, (*OPERATORS, *TRITON_OPERATORS)))}, got {kind!r}"
         )
     if not has_triton():
-        raise ValueError(f"operator={kind!r} needs Triton, which comes with torch for CUDA: use 'dense' or 'chunked'")
+        raise ValueError(
+            f"operator={kind!r} needs Triton 3.5, which comes with torch 2.9 for CUDA: use 'dense' or 'chunked'"
+        )
     from warmgp.operators.fused import FusedOperator
     from warmgp.operators.stored import StoredOperator
 
