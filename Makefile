@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint format docs bench reproduce-small clean
+.PHONY: demo test torture lint format docs bench reproduce-small clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -16,6 +16,9 @@ demo: $(STAMP)  ## fit a noisy surface of 5,000 points and draw it
 
 test: $(STAMP)  ## the whole test suite with coverage
 	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90
+
+torture: $(STAMP)  ## the whole battery of tests/hostile, with a new seed every time; two workers of one thread each
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --no-cov -n 2 tests/hostile --hostile-scale 1
 
 lint: $(STAMP)  ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .
