@@ -34,7 +34,7 @@ test-newest:  ## the suite with the newest versions there are, in an environment
 	build/newest/bin/python $(INSTALL) --upgrade -e ".[$(EXTRAS)]"
 	$(ONE_THREAD) build/newest/bin/python $(PYTEST) --no-cov
 
-torture: $(STAMP)  ## the whole battery of hostile data, files and kills; about half an hour on two cores
+torture: $(STAMP)  ## the whole battery of hostile data, files and kills, with a new seed; at most half an hour on two cores
 	$(ONE_THREAD) $(BIN)/python $(PYTEST) --no-cov tests/hostile --hostile-scale 1
 
 lint: $(STAMP)  ## ruff (rules and format) and mypy
