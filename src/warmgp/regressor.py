@@ -185,7 +185,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """
         before = dict(vars(self))
         try:
-            plan, scaler, result, targets = self._train(X, y, validation)
+            with contextlib.ExitStack() as stack:
+                plan, scaler, result, targets = self._train(X, y, validation, stack)
             self._accept(plan, scaler, result, targets)
         except BaseException:  # before there is a model: nothing is changed
             self.__dict__.clear()
@@ -201,9 +202,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         return self._make_plan(*check_inputs(clone(self), X, reset=True, least=2).shape)
 
     def _train(
-        self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None
+        self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None, stack: contextlib.ExitStack
     ) -> tuple[Plan, Standardizer, TrainingResult, torch.Tensor]:
-        """Check, plan, resume or initialise, train."""
+        """Check, plan, resume or initialise, train; what has to be closed afterwards goes on the stack."""
         kernel = self._check_settings()
         inputs = check_inputs(self, X, reset=True, least=2)
         n, d = inputs.shape
@@ -217,15 +218,17 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         if not self.standardize and not isinstance(self.init, Hyperparameters):
             warn_of_units(inputs, targets)
         plan = self._make_plan(n, d)
+        held_out = None if validation is None else check_validation(self, validation)
         generator = torch.Generator()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         keeper = state = None
         if self.checkpoint is not None:
-            mark = model_file.fingerprint(self, inputs, targets)
-            keeper = CheckpointKeeper(self.checkpoint, self.checkpoint_every, mark, generator)
-            state, plan = keeper.resume(plan)
+            held = {} if held_out is None else {"validation X": held_out[0], "validation y": held_out[1]}
+            mark = model_file.made_from(self, {"X": inputs, "y": targets, **held}, seed)
+            keeper = stack.enter_context(CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator))
+            state, plan = keeper.resume(plan, (n, d))
         options = self._options(plan)
         scaler = Standardizer.fit(inputs, targets) if self.standardize else Standardizer.centring(inputs)
-        held_out = None if validation is None else check_validation(self, validation)
 
         def problem(dtype: torch.dtype, theta: Hyperparameters) -> Problem:
             """The data in that precision, on their device."""
@@ -239,29 +242,27 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
         start = problem(plan.dtype, Hyperparameters.ones(d if self.ard else 1))
         if state is None:
-            generator.manual_seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
+            generator.manual_seed(seed)
             given = self.init if isinstance(self.init, Hyperparameters) else None
             state, plan = begin(plan, options, start, given, generator=generator, verbose=self.verbose)
         elif state.solution is not None and state.solution.dtype != plan.dtype:  # it was promoted before
             start = problem(state.solution.dtype, state.theta)
-        with contextlib.ExitStack() as stack:
-            callbacks = list(self.callbacks)
-            if keeper is not None:
-                keeper.keep(state, plan)
-                callbacks.insert(0, keeper)
-                stack.callback(keeper.flush)
-            if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(plan.n_steps, done=state.step)))
-            result = train(
-                start.operator,
-                start.y,
-                options,
-                generator=generator,
-                state=state,
-                callbacks=callbacks,
-                validation=start.held_out,
-                promote=partial(problem, torch.float64, state.theta) if plan.promote else None,
-            )
+        callbacks = list(self.callbacks)
+        if keeper is not None:
+            keeper.keep(state, plan)
+            callbacks.insert(0, keeper)
+        if self.verbose:
+            callbacks.append(stack.enter_context(ProgressBar(plan.n_steps, done=state.step)))
+        result = train(
+            start.operator,
+            start.y,
+            options,
+            generator=generator,
+            state=state,
+            callbacks=callbacks,
+            validation=start.held_out,
+            promote=partial(problem, torch.float64, state.theta) if plan.promote else None,
+        )
         plan = replace(plan, took_seconds=result.state.elapsed + result.final.seconds)
         return plan, scaler, result, start.y
 
