@@ -1,15 +1,19 @@
 """The command line: from a table in a file to predictions with error bars, without writing Python.
 
-Exit codes: 0 done; 1 a failure while running; 2 wrong usage or input; 130 interrupted. An error is one line on stderr.
+Exit codes: 0 done; 1 a failure while running; 2 wrong usage or input; 130 interrupted; 143 terminated (nothing is left
+half written, and the checkpoint has every whole step). An error is one line on stderr.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +30,7 @@ from warmgp import demo as demonstration
 from warmgp.columns import UsageError, feature_chunks, one_target, resolve, training_table
 from warmgp.convergence import ConvergenceWarning
 from warmgp.held_out import metrics, split
-from warmgp.paths import check_writable
+from warmgp.paths import NotAFileError, check_writable
 from warmgp.regressor import GPRegressor
 from warmgp.tables import TableError, TableWriter, open_table
 
@@ -350,18 +354,42 @@ def _show(console: Console, title: str, rows: dict[str, str]) -> None:
 # -- the way in and out ----------------------------------------------------------------------------------------------
 def main(arguments: Iterable[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _terminated():
         warnings.filterwarnings("always", category=ConvergenceWarning)
         warnings.showwarning = lambda message, *_, **__: _say("warning", str(message))
         try:
             code = app(None if arguments is None else list(arguments), prog_name="warmgp", standalone_mode=False)
         except (KeyboardInterrupt, typer.Abort):
             code = 130
+        except Terminated:
+            code = 143
         except Exception as error:
             code = _fail(error)
-    if code == 130:
-        _say("error", "interrupted")
+    if code in (130, 143):
+        _say("error", "interrupted" if code == 130 else "terminated")
     return code if isinstance(code, int) else 0
+
+
+class Terminated(SystemExit):
+    """The wish of the system that this process should end, as an exception: what is open is closed on the way."""
+
+
+@contextlib.contextmanager
+def _terminated() -> Iterator[None]:
+    """Turn SIGTERM into :class:`Terminated`, once; a second one ends the process at once, as it always did."""
+
+    def end(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated(143)
+
+    if threading.current_thread() is not threading.main_thread():  # which alone may handle signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _fail(error: Exception) -> int:
@@ -372,7 +400,9 @@ def _fail(error: Exception) -> int:
         else:
             _say("error", f"{error.format_message()} (see warmgp --help)")
         return 2
-    wrong_input = isinstance(error, ValueError | FileNotFoundError | IsADirectoryError | PermissionError)
+    wrong_input = isinstance(
+        error, ValueError | FileNotFoundError | IsADirectoryError | NotAFileError | PermissionError
+    )
     expected = wrong_input or isinstance(error, OSError | MemoryError | RuntimeError)
     text = str(error) or ("out of memory: try --solver ap, or fewer rows" if isinstance(error, MemoryError) else "")
     _say("error", text if expected and text else f"{type(error).__name__}: {text}")

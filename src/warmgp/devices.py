@@ -61,3 +61,12 @@ def resolve_device(device: str | torch.device) -> torch.device:
     if place.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f'device={device!r} but torch sees no CUDA device: use device="cpu" or "auto"')
     return place
+
+
+def device_or_cpu(device: torch.device) -> torch.device:
+    """The device if it is here, else the CPU."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):  # what torch raises depends on how it was built
+        return torch.device("cpu")
+    return device

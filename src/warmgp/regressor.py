@@ -21,6 +21,7 @@ from warmgp import model_file
 from warmgp.arrays import check_inputs, check_targets, check_validation, like, to_numpy
 from warmgp.checkpoint import CheckpointKeeper
 from warmgp.convergence import ConvergenceWarning, unsolved
+from warmgp.devices import device_or_cpu
 from warmgp.features import FeaturePrior
 from warmgp.finish import last_solve
 from warmgp.gradient import GradientEstimator, Pathwise
@@ -29,7 +30,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel, get_kernel
 from warmgp.operators import make_operator
 from warmgp.parameters import check_parameters, check_seed, check_start
-from warmgp.planner import Plan, make_plan, operator_for
+from warmgp.planner import Plan, make_plan, moved_to, operator_for
 from warmgp.posterior import Posterior
 from warmgp.problem import Problem
 from warmgp.progress import ProgressBar
@@ -406,6 +407,20 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         return like(X, -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2)))
 
     # -- files -------------------------------------------------------------------------------------------------------
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles and copies hold the posterior on the CPU, so that they can be read where there is no GPU."""
+        state = dict(super().__getstate__())
+        if "_posterior" in state:
+            state["_posterior"] = state["_posterior"].to("cpu")
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Back to the device of the plan, or on the CPU where that is not to be had."""
+        super().__setstate__(state)
+        if "_posterior" in state:
+            self.plan_ = moved_to(self.plan_, device_or_cpu(self.plan_.device))
+            self._posterior = self._posterior.to(self.plan_.device)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one safetensors file, whole or not at all."""
         check_is_fitted(self, "hyperparameters_")
