@@ -43,8 +43,8 @@ def full_disk(path: str | os.PathLike[str]) -> Iterator[None]:
         if error.errno not in FULL or isinstance(error, DiskFullError):
             raise
         told = DiskFullError(
-            f"cannot write {path} ({os.strerror(error.errno)}): make room, or use another disk. Nothing of it was kept, "
-            f"and a file that was there is as it was"
+            f"cannot write {path} ({os.strerror(error.errno)}): make room, or use another disk. Nothing of it is kept; "
+            f"a file that was there is as it was"
         )
         told.errno = error.errno
         raise told from error

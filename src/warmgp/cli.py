@@ -6,14 +6,11 @@ half written, and the checkpoint has every whole step). An error is one line on 
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import re
-import signal
 import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +30,7 @@ from warmgp.held_out import metrics, split
 from warmgp.paths import NotAFileError, check_writable
 from warmgp.regressor import GPRegressor
 from warmgp.tables import TableError, TableWriter, open_table
+from warmgp.termination import Terminated, terminated
 
 FloatArray = NDArray[np.float64]
 
@@ -354,7 +352,7 @@ def _show(console: Console, title: str, rows: dict[str, str]) -> None:
 # -- the way in and out ----------------------------------------------------------------------------------------------
 def main(arguments: Iterable[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    with warnings.catch_warnings(), _terminated():
+    with warnings.catch_warnings(), terminated():
         warnings.filterwarnings("always", category=ConvergenceWarning)
         warnings.showwarning = lambda message, *_, **__: _say("warning", str(message))
         try:
@@ -368,28 +366,6 @@ def main(arguments: Iterable[str] | None = None) -> int:
     if code in (130, 143):
         _say("error", "interrupted" if code == 130 else "terminated")
     return code if isinstance(code, int) else 0
-
-
-class Terminated(SystemExit):
-    """The wish of the system that this process should end, as an exception: what is open is closed on the way."""
-
-
-@contextlib.contextmanager
-def _terminated() -> Iterator[None]:
-    """Turn SIGTERM into :class:`Terminated`, once; a second one ends the process at once, as it always did."""
-
-    def end(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise Terminated(143)
-
-    if threading.current_thread() is not threading.main_thread():  # which alone may handle signals
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _fail(error: Exception) -> int:

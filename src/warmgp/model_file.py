@@ -126,6 +126,7 @@ def settings_from_json(cls: type[GPRegressor], values: Any) -> dict[str, Any]:
     if isinstance(gradient, dict):
         out["gradient"] = plan_json.GRADIENTS[gradient["name"]](**gradient["options"])
     if isinstance(init, dict):
+        expect(len(init["hyperparameters"]) > 2, "settings.init", "noise, signal and lengths", "too few numbers")
         out["init"] = Hyperparameters.from_vector(torch.tensor(init["hyperparameters"], dtype=torch.float64))
     check_parameters(cls(**out).get_params(deep=False))
     return out
