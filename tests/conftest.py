@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,18 @@ import torch
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton: its kernels then run on the CPU
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the battery in ``tests/hostile``: here, because pytest knows them only from a folder it starts in."""
+    group = parser.getgroup("hostile")
+    group.addoption("--hostile-scale", type=float, default=0.04, help="how much of the battery to run; 1 is all of it")
+    group.addoption("--hostile-seed", type=int, default=None, help="its seed; a new one every run unless given")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.hostile_seed is None:  # the workers of pytest-xdist get the options of who starts them
+        config.option.hostile_seed = secrets.randbelow(2**31)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
