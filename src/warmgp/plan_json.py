@@ -12,7 +12,6 @@ import torch
 
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.operators import OPERATORS, TRITON_OPERATORS
-from warmgp.persistence import FileError
 from warmgp.planner import DTYPES, INITS, Plan, moved_to
 from warmgp.schema import (
     SchemaError,
@@ -141,9 +140,7 @@ def plan_from_json(
     if saved["name"] in SOLVERS:
         solver = SOLVERS[saved["name"]](**saved["options"])
     elif solver is None or solver.name != saved["name"]:
-        raise FileError(
-            f"the file was made with solver {saved['name']!r}, which is not part of warmgp: pass it as solver="
-        )
+        raise SchemaError(f"was made with solver {saved['name']!r}, which is not part of warmgp: pass it as solver=")
     plan = Plan(
         **{
             **values,

@@ -1,7 +1,7 @@
 """Processes that are killed at any moment, disks that fill up, folders that cannot be written.
 
-What must hold: every file that is there is whole; a resume ends with the bits of the undisturbed run; logs have each step
-once; who is asked to end (SIGTERM) leaves nothing temporary behind.
+What must hold: every file that is there is whole; a resume ends with the bits of the undisturbed run; logs have each
+step once; who is asked to end (SIGTERM) leaves nothing temporary behind.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from warmgp import ConjugateGradients, GPRegressor, StochasticGradientDescent
 from warmgp.checkpoint_file import read_checkpoint
@@ -39,7 +40,7 @@ HOSTILE: list[Any] = [
     [[]], [0], [None] * 3, {"name": "cg"}, {"name": "cg", "options": {}}, {"hyperparameters": []},
     {"hyperparameters": [1e-320, 1, 1]}, {"": {"": {"": []}}},
 ]  # fmt: skip
-NUMERICAL = (FloatingPointError, np.linalg.LinAlgError)
+NUMERICAL = (FloatingPointError, torch.linalg.LinAlgError)
 """What a file that is allowed, but was made by an enemy, may end in when it is used."""
 
 
