@@ -24,7 +24,8 @@ from warmgp.gradient import Pathwise
 from warmgp.initialisation import subset_heuristic
 from warmgp.kernels import Matern32
 from warmgp.operators import DenseOperator
-from warmgp.persistence import FileError, plan_to_json
+from warmgp.persistence import FileError
+from warmgp.plan_json import plan_to_json
 from warmgp.posterior import Posterior
 from warmgp.solvers import StoppingRule
 from warmgp.training import train as train_with

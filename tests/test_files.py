@@ -30,7 +30,8 @@ from warmgp import (
     TrainingOptions,
     train,
 )
-from warmgp.persistence import FileError, read, write_checkpoint
+from warmgp.checkpoint_file import write_checkpoint
+from warmgp.persistence import FileError, read, write
 from warmgp.planner import make_plan
 
 FAST = {"n_steps": 4, "n_features": 100, "n_probes": 6, "random_state": 0}
@@ -125,7 +126,7 @@ def test_other_files_are_refused_by_name(saved: tuple[Path, GPRegressor], tmp_pa
     save_file({"a": torch.zeros(2)}, other, metadata={**metadata, "format_version": "99"})
     with pytest.raises(FileError, match=r"format 99.*upgrade"):
         GPRegressor.load(other)
-    save_file({"a": torch.zeros(2)}, other, metadata={**metadata, "kind": "checkpoint"})
+    write(other, "checkpoint", {"a": torch.zeros(2)}, {})
     with pytest.raises(FileError, match="is a warmgp checkpoint, not a model"):
         GPRegressor.load(other)
 
@@ -136,7 +137,7 @@ def test_saving_is_whole_or_nothing(
     _, model = saved
     path = tmp_path / "model"
     path.write_text("old")
-    monkeypatch.setattr("warmgp.persistence.save_file", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("warmgp.persistence._bytes", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         model.save(path)
     assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["model"]
@@ -418,9 +419,7 @@ def test_a_checkpoint_that_lacks_something_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c"
     model = GPRegressor(solver="cg", n_steps=2, n_probes=4, checkpoint=path, random_state=0).fit(X, X[:, 0])
     tensors, content = read(path, "checkpoint")
-    with safe_open(path, "pt") as file:
-        metadata = file.metadata()
     del content["adam_t"]
-    save_file(tensors, path, metadata={**metadata, "content": json.dumps(content)})
+    write(path, "checkpoint", tensors, content)
     with pytest.raises(FileError, match="lacks 'adam_t': delete it to start anew"):
         model.fit(X, X[:, 0])

@@ -20,7 +20,7 @@ from warmgp.costs import (
 )
 from warmgp.devices import available_memory
 from warmgp.memory import training_bytes
-from warmgp.persistence import plan_from_json, plan_to_json
+from warmgp.plan_json import plan_from_json, plan_to_json
 from warmgp.planner import make_plan, operator_for
 
 GIB = 2**30

@@ -66,6 +66,17 @@ def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1,
     return np.asarray(inputs)
 
 
+def all_finite(predicted: FloatArray) -> FloatArray:
+    """The predictions, (m, …); raises where one is not a finite number."""
+    bad = ~np.isfinite(predicted)
+    if bad.any():
+        raise FloatingPointError(
+            f"the prediction of row {int(np.argwhere(bad)[0][0])}, counted from 0, is not a finite number: its inputs "
+            "or the units of y are out of the range of floating point, rescale them"
+        )
+    return predicted
+
+
 EXACT = 2**53
 """The size of integers up to which float64 holds each of them."""
 

@@ -3,8 +3,8 @@
 A callback is anything callable with (record, state) after each step; returning True ends training after it.
 
 A log is the log of one training: step 0 begins it anew, and a training that goes on from a checkpoint goes on with it,
-taking the place of the steps that were logged after the checkpoint was written. So each step stands there once, however
-often training was killed.
+taking the place of the steps that were logged after the checkpoint was written, and adding those that a kill between
+checkpoint and log has left out. So each step stands there once, however often training was killed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import json
 import math
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from warmgp.atomic import full_disk
 from warmgp.paths import check_writable
 from warmgp.training_state import StepRecord, TrainingState
 
@@ -83,22 +85,43 @@ class _LineLog(ABC):
         self._next: int | None = None
 
     def __call__(self, record: StepRecord, state: TrainingState) -> None:
-        head = self._begin(record) if record.step != self._next else ""
-        with self.path.open("ab", buffering=0) as file:
-            file.write((head + self._line(record)).encode())
+        if record.step != self._next:
+            self._catch_up((*state.history[:-1], record) if record.step else (record,))
+        else:
+            self._append(self._line(record))
         self._next = record.step + 1
 
-    def _begin(self, record: StepRecord) -> str:
-        """Cut the file before the first line of this step or a later one; the heading, if there is none before it."""
-        lines = self._whole_lines() if record.step else []
-        head = self._head(record)
+    def resumed(self, state: TrainingState) -> None:
+        """Bring the log to where the training goes on."""
+        self._catch_up(state.history)
+        self._next = state.step
+
+    def _catch_up(self, history: Sequence[StepRecord]) -> None:
+        """Make the file the log of these records: cut it after the last that it has of them, and add the others."""
+        last = history[-1]
+        lines = self._whole_lines() if last.step else []
+        head = self._head(last)
         if lines and head and lines[0][0] != head.encode():
             raise ValueError(f"{self.path} is the log of another training, with other columns: give another path")
-        earlier = itertools.takewhile(lambda line: line[1] < record.step, lines)
-        kept = sum(len(line) for line, _ in earlier)
+        kept = list(itertools.takewhile(lambda line: line[1] < last.step, lines))
         if self.path.exists():
-            os.truncate(self.path, kept)
-        return head if kept == 0 else ""
+            os.truncate(self.path, sum(len(line) for line, _ in kept))
+        since = kept[-1][1] if kept else -1
+        added = [self._line(record) for record in history if record.step > since]
+        self._append(("" if kept else head) + "".join(added))
+
+    def _append(self, text: str) -> None:
+        """Write at the end of the file, all of it or nothing."""
+        whole = text.encode()
+        with full_disk(self.path), self.path.open("ab", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            try:
+                done = 0
+                while done < len(whole):
+                    done += file.write(whole[done:])
+            except OSError:
+                os.truncate(self.path, size)
+                raise
 
     def _whole_lines(self) -> list[tuple[bytes, int]]:
         """(line, its step) of every line but the last, where a kill has left it incomplete."""
@@ -217,11 +240,22 @@ class TensorBoard:
 
     def __call__(self, record: StepRecord, state: TrainingState) -> None:
         if record.step != self._next:
-            from torch.utils.tensorboard import SummaryWriter
+            self._begin(record.step)
+        self._write(record)
 
-            self.close()
-            # what was logged of this step and later ones, before a kill or in a training before, is no longer shown
-            self._writer = SummaryWriter(str(self.log_dir), purge_step=record.step)
+    def resumed(self, state: TrainingState) -> None:
+        """Log the last step again, which a kill between checkpoint and log may have left out."""
+        self._begin(state.history[-1].step)
+        self._write(state.history[-1])
+
+    def _begin(self, step: int) -> None:
+        """What was logged of this step and later ones, before a kill or in a training before, is no longer shown."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.close()
+        self._writer = SummaryWriter(str(self.log_dir), purge_step=step)
+
+    def _write(self, record: StepRecord) -> None:
         for name, value in _scalars(record).items():
             self._writer.add_scalar(name, value, record.step)
         self._writer.flush()

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from warmgp.atomic import Claim
+from warmgp.checkpoint_file import Mark, read_checkpoint, write_checkpoint
 from warmgp.paths import check_writable
-from warmgp.persistence import FileError, read_checkpoint, write_checkpoint
 from warmgp.planner import Plan
 from warmgp.training_state import StepRecord, TrainingState
 
 
 class CheckpointKeeper:
-    """A callback for :func:`warmgp.training.train` that saves every so many steps, and once more at :meth:`flush`.
+    """A callback for :func:`warmgp.training.train` that saves every so many steps, and once more at the end.
 
     The random generator's state is taken right after each step, together with the training state: what is written is
     always of one moment, even when a later step was cut in the middle.
+
+    A context manager: the file is claimed for as long as it is open, so that no two trainings write over each other;
+    leaving it writes the latest whole step.
 
     Parameters
     ----------
@@ -26,30 +31,45 @@ class CheckpointKeeper:
         The checkpoint file.
     every : int
         Steps between two saves.
-    mark : str
-        Fingerprint of data and settings; a file with another one is refused.
+    fingerprint : str
+        Of data and settings; a file with another one is refused.
+    made_from : Mark
+        The same by name, to say what differs.
     generator : torch.Generator
         The generator that training uses.
     """
 
-    def __init__(self, path: str | os.PathLike[str], every: int, mark: str, generator: torch.Generator) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], every: int, fingerprint: str, made_from: Mark, generator: torch.Generator
+    ) -> None:
         self.path = Path(path)
         self.every = every
-        self.mark = mark
+        self.fingerprint = fingerprint
+        self.made_from = made_from
         self.generator = generator
+        self._claim = Claim(path)
         self._latest: tuple[TrainingState, Tensor] | None = None
         self._plan: Plan | None = None
         self._written = -1
 
-    def resume(self, plan: Plan) -> tuple[TrainingState | None, Plan]:
-        """The saved state and plan, with the generator set to that moment; (None, plan) where there is no file."""
-        if not self.path.exists():
-            check_writable(self.path)
-            return None, plan
+    def __enter__(self) -> Self:
+        check_writable(self.path)
+        return self
+
+    def __exit__(self, *_: object) -> None:
         try:
-            state, random, plan = read_checkpoint(self.path, self.mark, solver=plan.solver, device=plan.device)
-        except (KeyError, TypeError) as error:
-            raise FileError(f"the checkpoint {self.path} lacks {error}: delete it to start anew") from error
+            self.flush()
+        finally:
+            self._claim.release()
+
+    def resume(self, plan: Plan, shape: tuple[int, int]) -> tuple[TrainingState | None, Plan]:
+        """The saved state and plan, with the generator set to that moment; (None, plan) where there is no file.
+
+        ``shape`` is that of the inputs, (n, d).
+        """
+        if not self._claim.take():
+            return None, plan
+        state, random, plan = read_checkpoint(self.path, self.fingerprint, plan, shape, self.made_from)
         self.generator.set_state(random)
         self._written = state.step
         return state, plan
@@ -71,5 +91,5 @@ class CheckpointKeeper:
             return
         state, random = self._latest
         if state.step != self._written:
-            write_checkpoint(self.path, state, random, self._plan, self.mark)
+            write_checkpoint(self.path, state, random, self._plan, self.fingerprint, self.made_from, self._claim)
             self._written = state.step

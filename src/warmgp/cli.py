@@ -1,6 +1,7 @@
 """The command line: from a table in a file to predictions with error bars, without writing Python.
 
-Exit codes: 0 done; 1 a failure while running; 2 wrong usage or input; 130 interrupted. An error is one line on stderr.
+Exit codes: 0 done; 1 a failure while running; 2 wrong usage or input; 130 interrupted; 143 terminated (nothing is left
+half written, and the checkpoint has every whole step). An error is one line on stderr.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from warmgp.answers import FarInputs, answer, feature_names
 from warmgp.columns import UsageError, feature_chunks, one_target, resolve, training_table
 from warmgp.convergence import ConvergenceWarning
 from warmgp.held_out import metrics, split
-from warmgp.paths import check_writable
+from warmgp.paths import NotAFileError, check_writable
 from warmgp.regressor import GPRegressor
 from warmgp.tables import TableError, TableWriter, open_table
 from warmgp.terminal import cells, console, say, show, tell
+from warmgp.termination import Terminated, terminated
 
 FloatArray = NDArray[np.float64]
 
@@ -248,7 +250,9 @@ def info(model: ModelArgument) -> None:
         "noise": f"{float(theta.noise_scale):.6g} ({float(theta.noise_scale) * scaler.y_scale:.6g} in units of y)",
         "signal": f"{float(theta.signal_scale):.6g} ({float(theta.signal_scale) * scaler.y_scale:.6g} in units of y)",
         "plan": str(fitted.plan_),
-        "converged": "yes" if fitted.converged_ else "no: the final solve did not reach the tolerance",
+        "converged": "yes"
+        if fitted.converged_
+        else f"no: the mean may be {fitted.solve_error_:.2g} predictive std from exact",
     }
     if history:
         seconds, epochs = sum(h.step_seconds for h in history), sum(h.epochs for h in history)
@@ -333,17 +337,19 @@ def _bar(quiet: bool) -> Progress:
 # -- the way in and out ----------------------------------------------------------------------------------------------
 def main(arguments: Iterable[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), terminated():
         warnings.filterwarnings("always", category=ConvergenceWarning)
         warnings.showwarning = lambda message, *_, **__: say("warning", str(message))
         try:
             code = app(None if arguments is None else list(arguments), prog_name="warmgp", standalone_mode=False)
         except (KeyboardInterrupt, typer.Abort):
             code = 130
+        except Terminated:
+            code = 143
         except Exception as error:
             code = _fail(error)
-    if code == 130:
-        say("error", "interrupted")
+    if code in (130, 143):
+        say("error", "interrupted" if code == 130 else "terminated")
     return code if isinstance(code, int) else 0
 
 
@@ -355,7 +361,9 @@ def _fail(error: Exception) -> int:
         else:
             say("error", f"{error.format_message()} (see warmgp --help)")
         return 2
-    wrong_input = isinstance(error, ValueError | FileNotFoundError | IsADirectoryError | PermissionError)
+    wrong_input = isinstance(
+        error, ValueError | FileNotFoundError | IsADirectoryError | NotAFileError | PermissionError
+    )
     expected = wrong_input or isinstance(error, OSError | MemoryError | RuntimeError)
     text = str(error) or ("out of memory: try --solver ap, or fewer rows" if isinstance(error, MemoryError) else "")
     say("error", text if expected and text else f"{type(error).__name__}: {text}")

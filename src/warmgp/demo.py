@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warmgp.atomic import whole_file
 from warmgp.datasets import surface
+from warmgp.paths import check_writable
 from warmgp.regressor import GPRegressor
 
 FloatArray = NDArray[np.float64]
@@ -29,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     args = parser.parse_args(arguments)
 
+    check_writable(args.out)
     X, y, f = surface(args.n, args.noise, seed=0)
     seen = ~in_hole(X)  # leave a hole, to see the uncertainty grow where nothing was observed
     X, y = X[seen], y[seen]
@@ -119,7 +122,8 @@ def draw(path: Path, model: GPRegressor, X: FloatArray, truth: FloatArray, mean:
     work = axes[1, 2]
     work.bar(steps, [h.epochs for h in history], color="#56B4E9")
     work.set(title="work per step, warm-started", xlabel="step", ylabel="solver epochs")
-    figure.savefig(path, dpi=110)
+    with whole_file(path) as file:
+        figure.savefig(file, dpi=110, format=path.suffix[1:] or "png")
     plt.close(figure)
 
 

@@ -64,3 +64,12 @@ def resolve_device(device: str | torch.device) -> torch.device:
         there = ", ".join(f"cuda:{i}" for i in range(torch.cuda.device_count()))
         raise ValueError(f"device={device!r} but torch sees {there} only: use one of them")
     return place
+
+
+def device_or_cpu(device: torch.device) -> torch.device:
+    """The device if it is here, else the CPU."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):  # what torch raises depends on how it was built
+        return torch.device("cpu")
+    return device

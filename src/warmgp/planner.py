@@ -39,7 +39,7 @@ from warmgp.devices import available_memory, resolve_device
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.kernels import KERNELS, Kernel, Matern32
 from warmgp.memory import training_bytes
-from warmgp.operators import dense_bytes, has_triton
+from warmgp.operators import TRITON_OPERATORS, dense_bytes, has_triton
 from warmgp.solver_choice import LARGE, MAP_INPUTS, choose_solver, conjugate_gradients, has_neighbours
 from warmgp.solvers import ConjugateGradients, Solver, StoppingRule
 from warmgp.solvers.base import is_number
@@ -229,6 +229,12 @@ def operator_for(plan: Plan, n: int, dtype: torch.dtype) -> str:
     """The plan's operator, or one that stores nothing where H in another dtype would not fit."""
     stored = plan.operator == "dense"
     return "chunked" if stored and dense_bytes(n, dtype) > plan.memory_budget / 2 else plan.operator
+
+
+def moved_to(plan: Plan, device: torch.device) -> Plan:
+    """The plan on another device, with an operator that runs there."""
+    elsewhere = plan.operator in TRITON_OPERATORS and device.type != "cuda"
+    return replace(plan, device=device, operator="chunked" if elsewhere else plan.operator)
 
 
 # -- estimates -------------------------------------------------------------------------------------------------------

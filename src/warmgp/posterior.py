@@ -11,7 +11,7 @@ exactly also has the Cholesky factor of H, and then variances and covariances ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -65,6 +65,12 @@ class Posterior:
     @property
     def noise_variance(self) -> float:
         return float(self.theta.noise_scale) ** 2
+
+    def to(self, device: torch.device | str) -> Posterior:
+        """The same posterior on that device; θ is on the CPU always."""
+        prior = FeaturePrior(*(part.to(device) for part in vars(self.prior).values()))
+        factor = None if self.factor is None else self.factor.to(device)
+        return replace(self, x=self.x.to(device), solution=self.solution.to(device), prior=prior, factor=factor)
 
     def mean(self, x_new: Tensor) -> Tensor:
         """k(x_new, x) v_y, (m,). Costs nothing for the samples."""

@@ -19,9 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from warmgp import model_file
 from warmgp.accuracy import SAMPLES, accuracy
-from warmgp.arrays import check_inputs, check_targets, check_validation, integer_rest, like, to_numpy
+from warmgp.arrays import all_finite, check_inputs, check_targets, check_validation, integer_rest, like, to_numpy
 from warmgp.checkpoint import CheckpointKeeper
 from warmgp.convergence import ConvergenceWarning, inexact, unsolved
+from warmgp.devices import device_or_cpu
 from warmgp.features import FeaturePrior
 from warmgp.finish import last_solve
 from warmgp.gradient import GradientEstimator, Pathwise
@@ -30,11 +31,11 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel, get_kernel
 from warmgp.operators import make_operator
 from warmgp.parameters import check_parameters, check_seed, check_start
-from warmgp.planner import Plan, make_plan, operator_for
+from warmgp.planner import Plan, make_plan, moved_to, operator_for
 from warmgp.posterior import Posterior
 from warmgp.problem import Problem
 from warmgp.progress import ProgressBar
-from warmgp.resolution import unresolved_columns
+from warmgp.resolution import too_fine
 from warmgp.scaling import Standardizer, warn_of_units
 from warmgp.solvers import Solver
 from warmgp.solvers.base import check_count
@@ -43,25 +44,6 @@ from warmgp.training import TrainingResult, train
 from warmgp.training_state import Callback, TrainingOptions
 
 FloatArray = NDArray[np.float64]
-
-
-def _fine_column(X: ArrayLike, x: FloatArray) -> str:
-    """What is to be said of the first column with points that float32 does not tell apart; "" where there is none."""
-    for j, width in unresolved_columns(x).items():
-        name, share = getattr(X, "columns", range(x.shape[1]))[j], width / float(x[:, j].std())
-        return f"column {name!r} has groups of points {share:.1g} of its std wide, which float32 does not tell apart"
-    return ""
-
-
-def _finite(predicted: FloatArray) -> FloatArray:
-    """The predictions, (m, …); raises where one is not a finite number."""
-    bad = ~np.isfinite(predicted)
-    if bad.any():
-        raise FloatingPointError(
-            f"the prediction of row {int(np.argwhere(bad)[0][0])}, counted from 0, is not a finite number: its inputs "
-            "or the units of y are out of the range of floating point, rescale them"
-        )
-    return predicted
 
 
 class GPRegressor(RegressorMixin, BaseEstimator):
@@ -211,7 +193,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """
         before = dict(vars(self))
         try:
-            plan, scaler, result, targets = self._train(X, y, validation)
+            with contextlib.ExitStack() as stack:
+                plan, scaler, result, targets = self._train(X, y, validation, stack)
             self._accept(plan, scaler, result, targets)
         except BaseException:  # before there is a model: nothing is changed
             self.__dict__.clear()
@@ -226,12 +209,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self._check_settings()
         inputs = check_inputs(clone(self), X, reset=True, least=2)
         centred = Standardizer.centring(inputs).x(inputs, integer_rest(X))
-        return self._make_plan(inputs.shape[0], inputs.shape[1], _fine_column(X, centred))
+        return self._make_plan(inputs.shape[0], inputs.shape[1], too_fine(X, centred))
 
     def _train(
-        self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None
+        self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None, stack: contextlib.ExitStack
     ) -> tuple[Plan, Standardizer, TrainingResult, torch.Tensor]:
-        """Check, plan, resume or initialise, train."""
+        """Check, plan, resume or initialise, train; what has to be closed afterwards goes on the stack."""
         kernel = self._check_settings()
         inputs = check_inputs(self, X, reset=True, least=2)
         n, d = inputs.shape
@@ -246,18 +229,24 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             warn_of_units(inputs, targets)
         scaler = Standardizer.fit(inputs, targets, rest) if self.standardize else Standardizer.centring(inputs)
         standardised, y_standardised = scaler.x(inputs, rest), scaler.y(targets)
-        plan = self._make_plan(n, d, _fine_column(X, standardised))
+        plan = self._make_plan(n, d, too_fine(X, standardised))
+        held_out = held_exact = None
+        if validation is not None:
+            held_out = check_validation(self, validation)
+            held_exact = scaler.x(held_out[0], integer_rest(validation[0])), scaler.y(held_out[1])
         generator = torch.Generator()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         keeper = state = None
         if self.checkpoint is not None:
-            mark = model_file.fingerprint(self, inputs, targets)
-            keeper = CheckpointKeeper(self.checkpoint, self.checkpoint_every, mark, generator)
-            state, plan = keeper.resume(plan)
+            data = {"X": inputs, "y": targets}
+            if rest is not None:
+                data["last digits of X"] = rest
+            if held_out is not None:
+                data |= {"validation X": held_out[0], "validation y": held_out[1]}
+            mark = model_file.made_from(self, data, seed)
+            keeper = stack.enter_context(CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator))
+            state, plan = keeper.resume(plan, (n, d))
         options = self._options(plan)
-        held_out = None
-        if validation is not None:
-            x_held, y_held = check_validation(self, validation)
-            held_out = scaler.x(x_held, integer_rest(validation[0])), scaler.y(y_held)
 
         def problem(dtype: torch.dtype, theta: Hyperparameters) -> Problem:
             """The data in that precision, on their device."""
@@ -266,7 +255,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 return torch.as_tensor(values).to(device=plan.device, dtype=dtype)
 
             operator = make_operator(operator_for(plan, n, dtype), tensor(standardised), kernel, theta)
-            held = (tensor(held_out[0]), tensor(held_out[1])) if held_out else None
+            held = (tensor(held_exact[0]), tensor(held_exact[1])) if held_exact else None
             original = None
             if dtype != torch.float64:
                 places = (torch.as_tensor(values).to(plan.device) for values in (standardised, y_standardised))
@@ -275,30 +264,28 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
         start = problem(plan.dtype, Hyperparameters.ones(d if self.ard else 1))
         if state is None:
-            generator.manual_seed(int(check_random_state(self.random_state).randint(2**31 - 1)))
+            generator.manual_seed(seed)
             given = self.init if isinstance(self.init, Hyperparameters) else None
             state, plan = begin(plan, options, start, given, generator=generator, verbose=self.verbose)
         elif state.solution is not None and state.solution.dtype != plan.dtype:  # it was promoted before
             start = problem(state.solution.dtype, state.theta)
-        with contextlib.ExitStack() as stack:
-            callbacks = list(self.callbacks)
-            if keeper is not None:
-                keeper.keep(state, plan)
-                callbacks.insert(0, keeper)
-                stack.callback(keeper.flush)
-            if self.verbose:
-                callbacks.append(stack.enter_context(ProgressBar(plan.n_steps, done=state.step)))
-            result = train(
-                start.operator,
-                start.y,
-                options,
-                generator=generator,
-                state=state,
-                callbacks=callbacks,
-                validation=start.held_out,
-                promote=partial(problem, torch.float64, state.theta) if plan.promote else None,
-                original=start.original,
-            )
+        callbacks = list(self.callbacks)
+        if keeper is not None:
+            keeper.keep(state, plan)
+            callbacks.insert(0, keeper)
+        if self.verbose:
+            callbacks.append(stack.enter_context(ProgressBar(plan.n_steps, done=state.step)))
+        result = train(
+            start.operator,
+            start.y,
+            options,
+            generator=generator,
+            state=state,
+            callbacks=callbacks,
+            validation=start.held_out,
+            promote=partial(problem, torch.float64, state.theta) if plan.promote else None,
+            original=start.original,
+        )
         plan = replace(plan, took_seconds=result.state.elapsed + result.final.seconds)
         return plan, scaler, result, start.y
 
@@ -407,7 +394,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "hyperparameters_")
         posterior, x = self._posterior, self._standardised(X)
         if not (return_std or return_cov):
-            return like(X, _finite(self._scaler.y_back(posterior.mean(x).cpu().double().numpy())))
+            return like(X, all_finite(self._scaler.y_back(posterior.mean(x).cpu().double().numpy())))
         noise = posterior.noise_variance if include_noise else 0.0
         if return_cov:
             covariance = posterior.covariance(x).double().cpu().numpy() + noise * np.eye(len(x))
@@ -415,12 +402,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             with np.errstate(over="ignore"):
                 covariance *= self._scaler.y_scale
                 covariance *= self._scaler.y_scale
-            return like(X, _finite(centre)), like(X, _finite(covariance))
+            return like(X, all_finite(centre)), like(X, all_finite(covariance))
         mean, variance = posterior.mean_and_variance(x)
         total = variance.double() + noise
         std = total.sqrt().cpu().numpy()
         centre = self._scaler.y_back(mean.cpu().double().numpy())
-        return like(X, _finite(centre)), like(X, _finite(self._scaler.y_scale_back(std)))
+        return like(X, all_finite(centre)), like(X, all_finite(self._scaler.y_scale_back(std)))
 
     def _standardised(self, X: ArrayLike) -> torch.Tensor:
         """New inputs as the posterior takes them, (m, d)."""
@@ -444,7 +431,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 f"n_samples={n_samples} is more than the {posterior.n_samples} functions of the model: "
                 f"give random_state to draw new ones, or fit with a larger n_probes"
             )
-        return like(X, _finite(self._scaler.y_back(posterior.samples(x)[:, :n_samples].double().cpu().numpy())))
+        return like(X, all_finite(self._scaler.y_back(posterior.samples(x)[:, :n_samples].double().cpu().numpy())))
 
     def _new_samples(self, n_samples: int, seed: int) -> Posterior:
         """A posterior with n new functions: a draw of the prior and one solve."""
@@ -472,6 +459,20 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         return like(X, -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2)))
 
     # -- files -------------------------------------------------------------------------------------------------------
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles and copies hold the posterior on the CPU, so that they can be read where there is no GPU."""
+        state = dict(super().__getstate__())
+        if "_posterior" in state:
+            state["_posterior"] = state["_posterior"].to("cpu")
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Back to the device of the plan, or on the CPU where that is not to be had."""
+        super().__setstate__(state)
+        if "_posterior" in state:
+            self.plan_ = moved_to(self.plan_, device_or_cpu(self.plan_.device))
+            self._posterior = self._posterior.to(self.plan_.device)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to one safetensors file, whole or not at all."""
         check_is_fitted(self, "hyperparameters_")

@@ -7,6 +7,8 @@ tight groups far apart (a second of recording every year): all that a group has 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,3 +48,14 @@ def _tight_width(values: FloatArray) -> float:
     width = np.finfo(np.float32).eps * np.maximum(np.abs(values[first]), np.abs(values[last]))
     tight = (size >= MANY) & (span < WIDE * width)
     return float(np.median(span[tight])) if size[tight].sum() >= max(1, SHARE * len(values)) else 0.0
+
+
+def too_fine(X: Any, x: FloatArray) -> str:
+    """What is to be said of the first column with points that float32 does not tell apart; "" where there is none.
+
+    ``X`` has the names that its user knows, x are its numbers, centred.
+    """
+    for j, width in unresolved_columns(x).items():
+        name, share = getattr(X, "columns", range(x.shape[1]))[j], width / float(x[:, j].std())
+        return f"column {name!r} has groups of points {share:.1g} of its std wide, which float32 does not tell apart"
+    return ""

@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from warmgp.atomic import whole_file
 from warmgp.lines import BoundedRows, LongRowError
 from warmgp.paths import check_readable, check_writable
 
@@ -272,7 +273,7 @@ def _as_text(column: Any) -> Any:
 
 # -- writing ---------------------------------------------------------------------------------------------------------
 class TableWriter:
-    """Writes a table chunk by chunk to a temporary name beside ``path``, which appears only when all is written.
+    """Writes a table chunk by chunk; it appears only when all is written (:mod:`warmgp.atomic`).
 
     A context manager: leaving it by an exception removes what was written. Floats are written so that they read back
     to the same bits.
@@ -284,13 +285,13 @@ class TableWriter:
         check_writable(self.path)
         if self.kind in (".parquet", ".pq"):
             _arrow(self.path)  # or refuse at once
-        self._temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+        self._whole = whole_file(self.path)
         self._stream: Any = None  # a gzip or Parquet writer over the file
         self._kept: list[Any] = []  # of an npz, which is written in one go
         self._begun = False
 
     def __enter__(self) -> Self:
-        self._file = self._temporary.open("wb")
+        self._file = self._whole.__enter__()
         if self.kind == ".csv.gz":
             self._stream = gzip.GzipFile("", "wb", fileobj=self._file)
         return self
@@ -309,17 +310,13 @@ class TableWriter:
             (self._stream or self._file).write(text.encode())
         self._begun = True
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                if self._stream is not None:
-                    self._stream.close()
-                if self._kept:
-                    whole = pd.concat(self._kept)
-                    np.savez(self._file, **{name: whole[name].to_numpy() for name in whole})
-                self._file.flush()
-                os.fsync(self._file.fileno())
-                self._temporary.replace(self.path)
-        finally:
-            self._file.close()
-            self._temporary.unlink(missing_ok=True)
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.push(self._whole)
+            if error is not None:
+                raise error
+            if self._stream is not None:
+                self._stream.close()
+            if self._kept:
+                whole = pd.concat(self._kept)
+                np.savez(self._file, **{name: whole[name].to_numpy() for name in whole})

@@ -95,6 +95,7 @@ def train(
     check_targets(operator, y)
     problem = Problem(operator, y, validation, original)
     state = state or initial_state(operator, options)
+    _tell_resumed(callbacks, state)
     stopped = "callback" if _has_stopped(callbacks, state) else ""
     try:
         while _goes_on(state, options) and not stopped:
@@ -202,6 +203,13 @@ def _wants_stop(callbacks: Sequence[Callback], state: TrainingState) -> bool:
     """Call every callback; whether one of them asked to stop."""
     answers = [callback(state.history[-1], state) for callback in callbacks]
     return any(answers)
+
+
+def _tell_resumed(callbacks: Sequence[Callback], state: TrainingState) -> None:
+    """Let callbacks that keep something outside, such as a log, bring it to where a resumed training goes on."""
+    for callback in callbacks:
+        if state.history and hasattr(callback, "resumed"):
+            callback.resumed(state)
 
 
 def _has_stopped(callbacks: Sequence[Callback], state: TrainingState) -> bool:

@@ -87,9 +87,7 @@ def compare(
     ratio = std / predictive
     if model.plan_.exact_posterior or model.plan_.gradient.name == "exact":
         if not (np.abs(ratio - 1) <= STD).all():
-            faults.append(
-                f"exact std between {np.nanmin(ratio):.3g} and {np.nanmax(ratio):.3g} of what it should be"
-            )
+            faults.append(f"exact std between {np.nanmin(ratio):.3g} and {np.nanmax(ratio):.3g} of what it should be")
         apart = np.abs(latent - answer.latent)
         if not (apart <= STD * answer.latent + 0.02 * predictive).all():
             faults.append(f"latent std off by {np.nanmax(apart / predictive):.2g} predictive std")
