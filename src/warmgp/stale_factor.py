@@ -29,8 +29,7 @@ class Recipe:
 
     def build(self, operator: KernelOperator) -> StaleFactor | None:
         """The factor, on the operator's data."""
-        inverse = torch.float16 if self.half else torch.float32
-        return StaleFactor.build(operator.at(self.theta), double=self.double, inverse=inverse)
+        return StaleFactor.build(operator.at(self.theta), double=self.double, half=self.half)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +55,11 @@ class StaleFactor:
     double: bool = False
 
     @classmethod
-    def build(
-        cls, operator: KernelOperator, *, double: bool = False, inverse: torch.dtype = torch.float16
-    ) -> StaleFactor | None:
+    def build(cls, operator: KernelOperator, *, double: bool = False, half: bool = True) -> StaleFactor | None:
         """Factor H in float32, or in float64 where that fails; None where H is not positive definite.
 
-        ``double`` does not try float32, which has failed before. On a GPU X is kept in ``inverse``.
+        ``double`` does not try float32, which has failed before. On a GPU X is kept in float16, or where ``half`` is
+        not wanted in the precision of the factor.
         """
         for dtype in (torch.float64,) if double else (torch.float32, torch.float64):
             if isinstance(operator, DenseOperator) and dtype == operator.dtype:
@@ -75,7 +73,7 @@ class StaleFactor:
             torch.linalg.cholesky_ex(L, out=(L, info))
             if int(info) == 0:
                 factor = cls(operator.origin, L, double=dtype == torch.float64)
-                return factor if H.device.type == "cpu" else factor.inverted(inverse)
+                return factor if H.device.type == "cpu" else factor.inverted(torch.float16 if half else dtype)
         return None
 
     def successor(self, operator: KernelOperator) -> StaleFactor | None:
@@ -84,8 +82,8 @@ class StaleFactor:
         if not self.origin.same(operator.origin):
             return self.build(operator, double=self.double)
         if self.factor.dtype == torch.float16:
-            return self.build(operator, double=self.double, inverse=torch.float32)
-        return None if self.double else self.build(operator, double=True, inverse=torch.float32)
+            return self.build(operator, double=self.double, half=False)
+        return None if self.double else self.build(operator, double=True, half=False)
 
     @property
     def recipe(self) -> Recipe:
