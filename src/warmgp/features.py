@@ -89,18 +89,29 @@ class FeaturePrior:
         tile_entries = tile_entries or default_tile_entries(x.device)
         m = self.frequencies.shape[0]
         scaled = x / theta.length_scales.to(x)
-        fastest = float((self.frequencies.abs() / theta.length_scales.to(self.frequencies)).amax())
-        exact = x.dtype != torch.float64 and fastest > FASTEST
         out = x.new_zeros(x.shape[0], self.n_functions)
         width = min(m, max(1, tile_entries // max(1, min(x.shape[0], 2048))))
-        for pairs in ranges(m, width):
-            frequencies = self.frequencies[pairs].T.to(x)
-            sin_weights, cos_weights = self.sin_weights[pairs].to(x), self.cos_weights[pairs].to(x)
-            for rows in ranges(x.shape[0], max(1, tile_entries // width)):
-                phase = _exact_phase(scaled[rows], frequencies) if exact else scaled[rows] @ frequencies
-                out[rows] += torch.sin(phase) @ sin_weights
-                out[rows] += phase.cos_() @ cos_weights
+        for part, exact in self._by_speed(x.dtype, theta):
+            for pairs in ranges(part.frequencies.shape[0], width):
+                frequencies = part.frequencies[pairs].T.to(x)
+                sin_weights, cos_weights = part.sin_weights[pairs].to(x), part.cos_weights[pairs].to(x)
+                for rows in ranges(x.shape[0], max(1, tile_entries // width)):
+                    phase = _exact_phase(scaled[rows], frequencies) if exact else scaled[rows] @ frequencies
+                    out[rows] += torch.sin(phase) @ sin_weights
+                    out[rows] += phase.cos_() @ cos_weights
         return out.mul_(float(theta.signal_scale) / math.sqrt(m))
+
+    def _by_speed(self, dtype: torch.dtype, theta: Hyperparameters) -> list[tuple[FeaturePrior, bool]]:
+        """(features, whether their phases need float64): float32 does for all but the few of the tail."""
+        if dtype == torch.float64:
+            return [(self, False)]
+        fast = (self.frequencies.abs() / theta.length_scales.to(self.frequencies)).amax(1) > FASTEST
+        if not bool(fast.any()):
+            return [(self, False)]
+        parts = (self.frequencies, self.sin_weights, self.cos_weights)
+        return [
+            (FeaturePrior(*(part[which] for part in parts)), exact) for which, exact in ((~fast, False), (fast, True))
+        ]
 
 
 def _exact_phase(scaled: Tensor, frequencies: Tensor) -> Tensor:
