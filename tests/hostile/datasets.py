@@ -24,7 +24,7 @@ TARGETS: dict[str, Callable[[Rng, Array], Array]] = {}
 EXTREME_UNITS = {"tiny_units", "huge_units"}
 """Inputs that a fit may refuse, naming the column."""
 
-LARGE_FROM = 252
+LARGE_FROM = 322
 """From this case on there are thousands of points more: minutes, for a full run only."""
 
 
@@ -336,9 +336,20 @@ def _standardised(X: Any) -> Array:
     return np.stack([((p - p.mean()) / (p.std() or 1)).astype(float) for p in parts], 1)
 
 
-def new_points(rng: Rng, X: Any, each: int = 40) -> Any:
+EACH = 40
+PARTS = {
+    "at training points": slice(0, 2 * EACH),
+    "near them": slice(2 * EACH, 4 * EACH),
+    "between them": slice(4 * EACH, 5 * EACH),
+    "in their box": slice(5 * EACH, 6 * EACH),
+    "outside": slice(6 * EACH, 7 * EACH),
+}
+"""Which of the new points are where."""
+
+
+def new_points(rng: Rng, X: Any) -> Any:
     """Where to predict: at training points, near them, between them, in their box, outside it, far away."""
-    columns = _columns(X)
+    columns, each = _columns(X), EACH
     n, shape = len(X), (2 * each, len(columns))
     first, second, third = rng.integers(n, size=2 * each), rng.integers(n, size=each), rng.integers(n, size=each)
     jitter = rng.normal(size=shape) * log_uniform(rng, 1e-5, 0.1, (2 * each, 1))
