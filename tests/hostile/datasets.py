@@ -306,7 +306,7 @@ def _settings(rng: Rng, case: int, n: int, d: int) -> dict[str, Any]:
     if out["solver"] in ("ap", "sgd"):
         out["max_epochs"] = float(rng.choice([50.0, 500.0]))
     if out["solver"] in ("cg", "ap") or n > 2_500:  # more samples tell a bias from chance
-        out["n_probes"] = int(rng.choice([64, 256]))
+        out["n_probes"] = 64 if case >= LARGE_FROM else int(rng.choice([64, 256]))
     if mode == "short":
         out["n_steps"] = int(rng.integers(3, 20 if n <= 1_000 else 5))
         return out
