@@ -303,6 +303,8 @@ def _settings(rng: Rng, case: int, n: int, d: int) -> dict[str, Any]:
     solvers += (["ap"] * 2 if n <= 1_000 else []) + (["sgd"] if n <= 200 else [])
     out["solver"] = str(rng.choice(solvers))
     out["dtype"] = str(rng.choice(["auto", "auto", "auto", "float32", "float64"]))
+    if case >= LARGE_FROM and out["dtype"] == "float32":  # who insists on it may wait minutes for "stagnated"
+        out["dtype"] = "auto"
     if out["solver"] in ("ap", "sgd"):
         out["max_epochs"] = float(rng.choice([50.0, 500.0]))
     if out["solver"] in ("cg", "ap") or n > 2_500:  # more samples tell a bias from chance
