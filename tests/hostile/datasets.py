@@ -24,7 +24,7 @@ TARGETS: dict[str, Callable[[Rng, Array], Array]] = {}
 EXTREME_UNITS = {"tiny_units", "huge_units"}
 """Inputs that a fit may refuse, naming the column."""
 
-LARGE_FROM = 252
+LARGE_FROM = 322
 """From this case on there are thousands of points more: minutes, for a full run only."""
 
 
@@ -303,10 +303,12 @@ def _settings(rng: Rng, case: int, n: int, d: int) -> dict[str, Any]:
     solvers += (["ap"] * 2 if n <= 1_000 else []) + (["sgd"] if n <= 200 else [])
     out["solver"] = str(rng.choice(solvers))
     out["dtype"] = str(rng.choice(["auto", "auto", "auto", "float32", "float64"]))
+    if case >= LARGE_FROM and out["dtype"] == "float32":  # who insists on it may wait minutes for "stagnated"
+        out["dtype"] = "auto"
     if out["solver"] in ("ap", "sgd"):
         out["max_epochs"] = float(rng.choice([50.0, 500.0]))
     if out["solver"] in ("cg", "ap") or n > 2_500:  # more samples tell a bias from chance
-        out["n_probes"] = int(rng.choice([64, 256]))
+        out["n_probes"] = 64 if case >= LARGE_FROM else int(rng.choice([64, 256]))
     if mode == "short":
         out["n_steps"] = int(rng.integers(3, 20 if n <= 1_000 else 5))
         return out
@@ -336,9 +338,20 @@ def _standardised(X: Any) -> Array:
     return np.stack([((p - p.mean()) / (p.std() or 1)).astype(float) for p in parts], 1)
 
 
-def new_points(rng: Rng, X: Any, each: int = 40) -> Any:
+EACH = 40
+PARTS = {
+    "at training points": slice(0, 2 * EACH),
+    "near them": slice(2 * EACH, 4 * EACH),
+    "between them": slice(4 * EACH, 5 * EACH),
+    "in their box": slice(5 * EACH, 6 * EACH),
+    "outside": slice(6 * EACH, 7 * EACH),
+}
+"""Which of the new points are where."""
+
+
+def new_points(rng: Rng, X: Any) -> Any:
     """Where to predict: at training points, near them, between them, in their box, outside it, far away."""
-    columns = _columns(X)
+    columns, each = _columns(X), EACH
     n, shape = len(X), (2 * each, len(columns))
     first, second, third = rng.integers(n, size=2 * each), rng.integers(n, size=each), rng.integers(n, size=each)
     jitter = rng.normal(size=shape) * log_uniform(rng, 1e-5, 0.1, (2 * each, 1))

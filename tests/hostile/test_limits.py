@@ -230,6 +230,7 @@ def state() -> dict[str, Any]:
     }
 
 
+@pytest.mark.filterwarnings("ignore::warmgp.ConvergenceWarning")
 def test_global_state_is_left_alone(rng: Rng, tmp_path: Path) -> None:
     GPRegressor(n_steps=0).fit(*problem(rng, 10))  # what importing does is done
     for solver in SOLVERS:
