@@ -74,6 +74,28 @@ def test_cg_converges_with_the_float16_inverse() -> None:
     assert result.converged and result.iterations <= 6
 
 
+class Broken(StaleFactor):
+    """No inverse of anything: the residual of its first step is not a number."""
+
+    def solve(self, R: Tensor) -> Tensor:
+        return R * float("nan")
+
+    def successor(self, operator: KernelOperator) -> StaleFactor | None:
+        return None if self.double else StaleFactor.build(operator, double=True)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_factor_that_ruins_a_solve_makes_way_for_the_next_precision(last: bool) -> None:
+    """From the best iterate before it; where there is no further precision, the solve gives up there."""
+    operator, rule = make(), StoppingRule(1e-3)
+    good = StaleFactor.build(operator)
+    assert good is not None
+    state = CGState(Broken(good.origin, good.factor, double=last))
+    result = ConjugateGradients(0, factor_after=1000).solve(operator, columns(), rule=rule, state=state)
+    assert result.converged != last and result.stop_reason == ("stagnated" if last else "converged")
+    assert bool(torch.isfinite(result.solution).all())
+
+
 def test_building_leaves_a_stored_h_alone() -> None:
     operator = make()
     before = operator.H.clone()

@@ -19,6 +19,8 @@ from torch import Tensor
 
 Check = Callable[[Any, str], None]
 
+LARGEST = 1e150
+"""The largest scale that a file may hold: its square is a float64."""
 LARGEST_COUNT = 2**53
 """Above it a number in JSON is not the one that was written."""
 
@@ -194,7 +196,7 @@ class TensorRule:
         Of numbers, or of names of sizes: those of one name are equal in a file.
     dtypes : tuple of torch.dtype
     positive : bool
-        Whether every number must be above zero. Floating ones must be finite always.
+        Whether every number must be above zero, and have a square. Floating ones must be finite always.
     """
 
     shape: tuple[int | str, ...]
@@ -229,6 +231,9 @@ def check_tensors(
         found |= {size: there for size, there in zip(rule.shape, tensor.shape, strict=True) if isinstance(size, str)}
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise SchemaError(f"{name} must be finite, and holds NaN or infinity")
-        if rule.positive and not bool((tensor > 0).all()):
-            raise SchemaError(f"{name} must be positive, and holds {tensor.min().item():g}")
+        if rule.positive and not bool(((tensor > 0) & (tensor <= LARGEST)).all()):
+            raise SchemaError(
+                f"{name} must be positive and at most {LARGEST:g}, and holds {tensor.min().item():g} to "
+                f"{tensor.max().item():g}"
+            )
     return found

@@ -187,6 +187,10 @@ class Progress:
             self._best, self._best_worst = self.v.clone(), worst
         return worst > 1e3 * self._best_worst
 
+    def back_to_best(self) -> None:
+        """Go on from the best v seen, with its true residual."""
+        self.go_to(self.v if self._best is None else self._best.clone())
+
     def give_up(self, reason: str) -> None:
         """End with the true residual, at the best v seen if the present one is worse."""
         self.stop_reason = reason

@@ -164,6 +164,15 @@ class ConjugateGradients(Solver):
             if near:  # a step that is right may raise the residual a thousandfold before the next ones lower it
                 exploded = not all(map(math.isfinite, norms))
             lost = bool(indefinite.any()) or exploded
+            if lost and may_factor and isinstance(preconditioner, StaleFactor):
+                factor = preconditioner.successor(operator)  # of more digits, or of this H
+                if factor is not None:
+                    preconditioner, spent, since = factor, 0, progress.iterations
+                    indefinite.zero_()
+                    progress.back_to_best()
+                    v.copy_(progress.v)
+                    progress.v = v
+                    continue
             if lost or stall.update(max(norms), progress.iteration_epochs):
                 progress.give_up("stagnated")
             if progress.stop_reason or progress.finished(norms, 1.0):
