@@ -26,6 +26,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What systems say where a disk, a quota or the limit on a file's size is exhausted."""
 
 
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
+"""What file systems without locks say; EBADF, where a file that may not be written cannot be locked."""
+
+
 class DiskFullError(OSError):
     """A file that did not fit."""
 
@@ -59,36 +63,49 @@ def whole_file(path: str | os.PathLike[str], claim: Claim | None = None) -> Iter
     target = check_writable(Path(path))
     temporary = target.with_name(f".warmgp-{secrets.token_hex(8)}.tmp")
     try:  # before there is a file: a signal may raise anywhere
-        with full_disk(path), temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            if claim is None:
+        with full_disk(path):
+            with _new(temporary, path) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if claim is not None:
+                    claim.adopt(file.fileno())
+            if claim is None:  # a file that is open cannot be renamed on every system
                 temporary.replace(target)
             else:
-                claim.put(file.fileno(), temporary, target)
+                claim.put(temporary, target)
         _sync_folder(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable, where the system lets a folder be synced."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
+def _new(temporary: Path, path: str | os.PathLike[str]) -> IO[bytes]:
+    """The temporary file, made exclusively; an error names the file that was asked for."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        return temporary.open("xb")
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        raise type(error)(f"cannot write {path}: {error.strerror}. Use another folder") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable, where the system lets a folder be synced; the file is whole either way."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 class Claim:
     """A path that one writer holds for as long as it works, by a lock on the very file that is there.
 
     Each new file is locked before it takes the place of the last one, so that at no moment a file without a lock is
-    there. The system takes locks away with their process, however it ends: nothing has to be cleaned up. Where a system
-    has no locks, only a file of others that appears in the place of ours is noticed.
+    there. The system takes locks away with their process, however it ends: nothing has to be cleaned up. Where a file
+    system has no locks, only a file of others that appears in the place of ours is noticed; where the operating system
+    has none (Windows), nothing is.
 
     Parameters
     ----------
@@ -102,8 +119,10 @@ class Claim:
 
     def take(self) -> bool:
         """Claim the file that is there; False where there is none. Raises where another writer holds it."""
+        if fcntl is None:
+            return self.path.exists()
         try:
-            self._held.append(os.open(self.path, os.O_RDONLY))
+            self._held.append(self._open())
         except FileNotFoundError:
             return False
         try:
@@ -115,11 +134,24 @@ class Claim:
             raise
         return True
 
-    def put(self, handle: int, temporary: Path, target: Path) -> None:
-        """Lock the new file, and rename it to the target if that is ours or not there."""
-        self._lock(handle)
-        self._held.append(os.dup(handle))
-        if target.exists():
+    def _open(self) -> int:
+        """A descriptor that can be locked: over NFS only one that may write can."""
+        try:
+            return os.open(self.path, os.O_RDWR)
+        except PermissionError:
+            return os.open(self.path, os.O_RDONLY)
+
+    def adopt(self, handle: int) -> None:
+        """Lock a new file while it is open, before it has its name."""
+        if fcntl is not None:
+            self._lock(handle)
+            self._held.append(os.dup(handle))
+
+    def put(self, temporary: Path, target: Path) -> None:
+        """Rename an adopted file to the target, if that is ours or not there."""
+        if fcntl is None:
+            temporary.replace(target)
+        elif target.exists():
             if not self._is_there():
                 raise self._in_use()
             temporary.replace(target)
@@ -136,7 +168,11 @@ class Claim:
     def release(self) -> None:
         """Let the file go."""
         while self._held:
-            os.close(self._held.pop())
+            handle = self._held.pop()
+            if fcntl is not None:
+                with contextlib.suppress(OSError):  # a child that was forked meanwhile has it open, too
+                    fcntl.flock(handle, fcntl.LOCK_UN)
+            os.close(handle)
 
     def _is_there(self) -> bool:
         """Whether the file of that name is ours."""
@@ -147,14 +183,14 @@ class Claim:
         return any(os.path.samestat(there, os.fstat(handle)) for handle in self._held)
 
     def _lock(self, handle: int) -> None:
-        if fcntl is None:
-            return
+        assert fcntl is not None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise self._in_use() from None
-        except OSError:  # a file system without locks
-            return
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
 
     def _in_use(self) -> InUseError:
         return InUseError(

@@ -7,6 +7,7 @@ half written, and the checkpoint has every whole step). An error is one line on 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
 import warnings
@@ -139,7 +140,7 @@ def fit(
         )
     if dry_run:
         told = f"{len(train):,} rows of {X.shape[1]} columns. {model.plan(X.iloc[train])}"
-        console().print(told)
+        tell(told)
         return
     interrupted = None
     try:
@@ -324,7 +325,7 @@ def _check_apart(paths: dict[str, Path | None]) -> None:
     """Refuse to write over what is read."""
     seen: dict[Path, str] = {}
     for what, path in paths.items():
-        if path is not None and (other := seen.setdefault(path.resolve(), what)) != what:
+        if path is not None and (other := seen.setdefault(Path(os.path.realpath(path)), what)) != what:
             raise UsageError(f"{other} and {what} are the same file {path}: give another name")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import typing
 from collections.abc import Mapping
@@ -19,8 +18,8 @@ from warmgp.gradient import GradientEstimator
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, Kernel, get_kernel
 from warmgp.parameters import check_parameters
-from warmgp.persistence import FileError, fingerprint, read, write
-from warmgp.planner import DTYPES, INITS
+from warmgp.persistence import FileError, fingerprint, read, to_json, write
+from warmgp.planner import DTYPES, INITS, bytes_of
 from warmgp.posterior import Posterior
 from warmgp.scaling import Standardizer
 from warmgp.schema import (
@@ -81,6 +80,7 @@ def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The estimator's parameters, with objects by name and options, and without random states."""
     out: dict[str, Any] = {}
     for name, value in parameters.items():
+        value = value.item() if isinstance(value, np.generic) else value
         if isinstance(value, Kernel):
             value = value.name
         elif isinstance(value, Solver | GradientEstimator):
@@ -89,12 +89,12 @@ def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
             value = {"hyperparameters": value.vector.tolist()}
         elif isinstance(value, torch.device | torch.dtype):
             value = str(value).removeprefix("torch.")
-        elif isinstance(value, np.generic):
-            value = value.item()
         elif isinstance(value, os.PathLike):
             value = os.fspath(value)
-        elif name == "random_state" and not isinstance(value, int):
-            value = None
+        elif name == "random_state":
+            value = int(value) if isinstance(value, int) else None
+        elif name == "memory_budget" and value is not None:
+            value = bytes_of(value)
         out[name] = value
     return out
 
@@ -142,10 +142,10 @@ def made_from(model: GPRegressor, data: Mapping[str, np.ndarray], seed: int) -> 
         settings["kernel"] = f"{model.kernel!r} {sorted(vars(model.kernel).items())}"
     if model.random_state is not None and settings["random_state"] is None:
         settings["random_state"] = f"a generator that draws {seed}"
-    parts = {name: json.dumps(value, sort_keys=True) for name, value in settings.items()}
+    parts = {name: to_json(value) for name, value in settings.items()}
     marks = {name: fingerprint(torch.tensor(values)) for name, values in data.items()}
     tensors = [torch.tensor(values) for values in data.values()]
-    return fingerprint(*tensors, json.dumps(settings, sort_keys=True)), {**marks, **parts}
+    return fingerprint(*tensors, to_json(settings)), {**marks, **parts}
 
 
 # -- there and back --------------------------------------------------------------------------------------------------
@@ -222,9 +222,10 @@ def _restore(
     y_mean, y_scale = tensors["y_scaling"].tolist()
     expect(y_scale > 0, "y_scaling", "a positive scale", y_scale)
 
-    there = {name: tensor if name == "theta" else tensor.to(place) for name, tensor in tensors.items()}
+    parts = ("x", "solution", "frequencies", "sin_weights", "cos_weights")
+    there = {name: tensors[name].to(place) for name in parts}
     prior = FeaturePrior(there["frequencies"], there["sin_weights"], there["cos_weights"])
-    theta = Hyperparameters.from_vector(there["theta"])
+    theta = Hyperparameters.from_vector(tensors["theta"])
     model = cls(**settings)
     model.plan_ = plan
     model._scaler = Standardizer(tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale)

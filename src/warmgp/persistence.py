@@ -90,6 +90,11 @@ def _bytes(array: NDArray[Any]) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
+def to_json(value: Any) -> str:
+    """JSON in one order of keys; numbers of numpy's are numbers."""
+    return json.dumps(value, default=_plain, sort_keys=True)
+
+
 def _plain(value: Any) -> Any:
     """A number of numpy's, such as a search over an array passes, as Python's."""
     if isinstance(value, np.generic):

@@ -30,7 +30,7 @@ from warmgp.solvers import SOLVERS, Solver, StoppingRule
 from warmgp.training_state import StepRecord
 
 GRADIENTS: dict[str, type[GradientEstimator]] = {"exact": Exact, "standard": Standard, "pathwise": Pathwise}
-DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:\d{1,3})?")
+DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:[0-9]{1,3})?")
 UNLIMITED = {name: maybe(number(finite=False)) for name in ("max_epochs", "grow_after", "stall_epochs")}
 """Budgets, which may be infinite."""
 

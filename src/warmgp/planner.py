@@ -50,6 +50,9 @@ EXACT_POSTERIOR_UP_TO = 2_500
 """Up to here variances from a factor of H, n² operations a new point, are cheap enough to have them without the error
 of 64 samples."""
 
+MOST_BYTES = 2**53
+"""More than there is anywhere."""
+
 GRADIENTS = ("exact", "standard", "pathwise")
 INITS = ("auto", "ones", "sample", "subset", "given")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -147,7 +150,7 @@ def make_plan(
         raise ValueError(
             f"memory_budget is in bytes, got {memory_budget!r}: for {memory_budget} GiB pass {memory_budget} * 2**30"
         )
-    budget = int(memory_budget) if memory_budget else available_memory(place)
+    budget = bytes_of(memory_budget) if memory_budget else available_memory(place)
     given = gradient if isinstance(gradient, GradientEstimator) else None
     if given is not None:
         gradient, n_probes = given.name, given.n_probes or n_probes
@@ -214,6 +217,11 @@ def make_plan(
     if needs > budget:
         raise MemoryError(_too_large(plan, n, needs, budget))
     return replace(plan, estimated_seconds=_seconds(plan, n, d, rates), estimated_bytes=needs)
+
+
+def bytes_of(budget: float) -> int:
+    """A number of bytes as a file may hold it."""
+    return int(min(budget, MOST_BYTES))
 
 
 # -- choices ---------------------------------------------------------------------------------------------------------

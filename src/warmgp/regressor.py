@@ -191,14 +191,16 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         Ctrl-C ends training. The model of the whole steps before is kept and can be used; ``KeyboardInterrupt`` then
         goes on, so that a cross-validation or a script ends, too.
         """
-        before = dict(vars(self))
+        before, accepted = dict(vars(self)), False
         try:
             with contextlib.ExitStack() as stack:
                 plan, scaler, result, targets = self._train(X, y, validation, stack)
-            self._accept(plan, scaler, result, targets)
-        except BaseException:  # before there is a model: nothing is changed
-            self.__dict__.clear()
-            self.__dict__.update(before)
+                self._accept(plan, scaler, result, targets)
+                accepted = True  # whatever the last checkpoint says
+        except BaseException:
+            if not accepted:  # there is no model: nothing is changed
+                self.__dict__.clear()
+                self.__dict__.update(before)
             raise
         if result.stopped_early == "interrupted":
             raise KeyboardInterrupt(f"after {self.n_steps_} of {plan.n_steps} steps, whose model is kept")

@@ -314,6 +314,9 @@ class TableWriter:
         with contextlib.ExitStack() as stack:
             stack.push(self._whole)
             if error is not None:
+                if self._stream is not None:
+                    with contextlib.suppress(Exception):  # nobody wants its complaint about a file that is gone
+                        self._stream.close()
                 raise error
             if self._stream is not None:
                 self._stream.close()

@@ -27,4 +27,4 @@ def terminated() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None: it was not set from Python
