@@ -5,6 +5,7 @@ The truth is a dense float64 GP in numpy, from the inputs as they are.
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -14,10 +15,12 @@ import torch
 
 from gp_truth import exact_prediction
 from warmgp import ConvergenceWarning, GPRegressor, Hyperparameters
-from warmgp.accuracy import MEAN
+from warmgp.accuracy import MEAN, Accuracy
 from warmgp.arrays import integer_rest
+from warmgp.convergence import inexact
 from warmgp.features import FeaturePrior
 from warmgp.kernels import KERNELS
+from warmgp.planner import make_plan
 from warmgp.resolution import unresolved_columns
 from warmgp.scaling import Standardizer
 
@@ -87,6 +90,39 @@ def test_an_interrupted_fit_keeps_the_promise_too() -> None:
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X, y)
     assert not model.converged_ or off_by(model, X, y, X_new).max() <= 0.1
+
+
+def test_rows_in_turn_do_not_hide_what_is_left() -> None:
+    """Every tenth row is far from all others, and solved at once; the dense ones are not. Rows at even distances would
+    be all of the one kind (2,550 = 10 · 255)."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (2551, 2))
+    X[::10] = 30 * rng.uniform(-1, 1, (256, 2))
+    y = np.sin(3 * X.sum(1))
+    model = GPRegressor(
+        solver="sgd", tol=0.05, max_epochs=100, n_steps=0, n_probes=4, n_features=200, random_state=0, dtype="float64",
+        init=Hyperparameters(0.03, 1.0, [0.1, 0.1]),
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    worst = off_by(model, X, y, X)
+    assert not model.converged_ or np.mean(worst > 0.1) <= 0.001
+    assert model.solve_error_ >= 0.5 * np.sqrt(np.mean(worst**2))
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        ({"dtype": "float32"}, 'float32 rounds.*use dtype="auto"'),
+        ({"dtype": "auto", "max_epochs": 5.0}, '5 epochs leave too much.*raise max_epochs, or use dtype="float64"'),
+        ({"dtype": "auto", "solver": "cg"}, "tol=0.01 is coarse.*smaller tol"),
+    ],
+)
+def test_the_remedy_is_for_the_cause(plan: dict, told: str) -> None:
+    found = Accuracy(0.2, 0.9, 0.1)
+    text = inexact(found, make_plan(3000, 5, **{"solver": "cg", **plan}), torch.float32)
+    assert re.search(rf"the mean by about 0.2 \(at single points 0.9\).*{told}", text)
 
 
 # -- inputs that float32, or float64, does not tell apart --------------------------------------------------------------
@@ -168,6 +204,31 @@ def test_what_float64_cannot_hold_is_kept_exactly() -> None:
     largest = np.array([[2**64 - 1], [2**63]], dtype=np.uint64)
     assert integer_rest(largest).tolist() == [[-1.0], [0.0]]
     assert integer_rest(np.array([[2**63 - 1], [0]])).tolist() == [[-1.0], [0.0]]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, "arrow"])
+def test_tables_of_any_kind_are_taken(kind: object) -> None:
+    y = np.sin(np.arange(60) / 9)
+    X = [[NANOSECONDS + i] for i in range(60)]
+    if kind == "arrow":
+        given = pytest.importorskip("pyarrow").table({"t": np.arange(60.0)})
+    else:
+        given = kind(map(kind, X))  # type: ignore[operator]
+    model = GPRegressor(init=Hyperparameters(0.05, 1.0, [0.5]), n_steps=0, random_state=0).fit(given, y)
+    assert np.abs(model.predict(given) - y).max() < 0.2
+
+
+def test_a_column_of_lost_digits_does_no_harm() -> None:
+    """Ten float64 numbers about 1.7e18 are told, and count as one; beside integers whose digits are kept, too."""
+    rng = np.random.default_rng(0)
+    X = np.stack([rng.normal(size=80), 1.7e18 + 256.0 * rng.integers(0, 10, 80)], 1)
+    with pytest.warns(UserWarning, match="column 1 of X varies by"):
+        scaler = Standardizer.fit(X, X[:, 0])
+    assert np.abs(scaler.x(X)[:, 1]).max() < 1e-12
+    stamps = np.stack([NANOSECONDS + rng.integers(0, 1000, 80), np.zeros(80, dtype=int)], 1)
+    inputs, rest = stamps.astype(float), integer_rest(stamps)
+    inputs[:, 1] = rng.choice([0.3, 0.1 + 0.2], 80)
+    assert np.abs(Standardizer.fit(inputs, X[:, 0], rest).x(inputs, rest)[:, 1]).max() < 1e-12
 
 
 def test_a_column_that_float64_has_few_numbers_for_is_told() -> None:

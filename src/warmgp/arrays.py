@@ -87,17 +87,17 @@ def integer_rest(X: Any) -> FloatArray | None:
     Nanoseconds since 1970 are about 2⁶⁰, and neighbouring float64 numbers there 256 ns apart.
     """
     X = to_numpy(X)
-    if hasattr(X, "columns"):
-        columns = {j: np.asarray(X[name]) for j, name in enumerate(X.columns)}
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):  # pandas, polars
+        columns = [np.asarray(X[name]) for name in X.columns]
     else:
         table = np.asarray(X)
-        columns = dict(enumerate(table.T)) if table.ndim == 2 and table.dtype.kind in "iu" else {}
+        columns = list(table.T) if table.ndim == 2 and table.dtype.kind in "iu" else []
     rest: FloatArray | None = None
-    for j, column in columns.items():
+    for j, column in enumerate(columns):
         if column.dtype.kind not in "iu" or not len(column) or -EXACT <= column.min() <= column.max() <= EXACT:
             continue
         if rest is None:
-            rest = np.zeros((len(column), len(X.columns) if hasattr(X, "columns") else X.shape[1]))
+            rest = np.zeros((len(column), len(columns)))
         rest[:, j] = _rest(column)
     return rest
 

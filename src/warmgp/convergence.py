@@ -5,7 +5,8 @@ from __future__ import annotations
 import sklearn.exceptions
 import torch
 
-from warmgp.accuracy import MEAN, Accuracy
+from warmgp.accuracy import MEAN, WORST, Accuracy
+from warmgp.planner import Plan
 from warmgp.solvers import SolveResult, StoppingRule
 
 
@@ -13,14 +14,19 @@ class ConvergenceWarning(sklearn.exceptions.ConvergenceWarning):
     """The final solve did not reach the tolerance, or predictions are further from exact than a fit promises."""
 
 
-def inexact(found: Accuracy, rule: StoppingRule, dtype: torch.dtype) -> str:
+def inexact(found: Accuracy, plan: Plan, dtype: torch.dtype) -> str:
     """How far predictions may be from exact where a solve met its tolerance, why, and what would help."""
-    single = dtype == torch.float32
-    why = (
-        "float32 rounds too much at so little noise" if single else f"tol={rule.tol:g} is coarse beside so little noise"
-    )
-    remedy = 'use dtype="auto" or "float64"' if single else 'use solver="auto", a smaller tol'
-    what = f"the mean by about {found.mean:.2g}" if found.mean > MEAN else f"the samples by about {found.samples:.2g}"
+    rule, single = plan.rule, dtype == torch.float32
+    if single and not plan.promote:
+        why, remedy = "float32 rounds too much at so little noise", 'use dtype="auto" or "float64"'
+    elif rule.max_epochs is not None:
+        why = f"{rule.max_epochs:g} epochs leave too much at so little noise"
+        remedy = "raise max_epochs" + (', or use dtype="float64"' if single else "")
+    else:
+        why, remedy = f"tol={rule.tol:g} is coarse beside so little noise", "use a smaller tol, or another solver"
+    what = f"the samples by about {found.samples:.2g}"
+    if found.mean > MEAN or found.worst > WORST:
+        what = f"the mean by about {found.mean:.2g} (at single points {found.worst:.2g})"
     verdict = "Do not trust them" if max(found.mean, found.samples) > 1 else "They are less accurate than promised"
     return (
         f"predictions differ from exact ones at the same hyperparameters, {what} predictive standard deviations: "

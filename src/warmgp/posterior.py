@@ -27,6 +27,13 @@ FAR = 1e3
 """Length scales from which every kernel is zero in float64: exp(−1000), where 10⁻³²⁴ is the least number."""
 
 
+def within_reach(x_new: Tensor, x: Tensor, theta: Hyperparameters) -> Tensor:
+    """The new points, (m, d), with those beyond the box outside of which k(·, x) is zero to the last bit moved to its
+    border: the prior's mean and variance are back there as they were, and no square of a distance overflows."""
+    beyond = FAR * theta.length_scales.to(x)
+    return x_new.clamp(x.amin(0) - beyond, x.amax(0) + beyond)
+
+
 @dataclass(frozen=True)
 class Posterior:
     """A trained Gaussian process, in the units it was trained in.
@@ -110,7 +117,7 @@ class Posterior:
         """Latent covariance, (m, m): exact with a factor, else of rank at most s from the samples."""
         operator = self._operator()
         if self.exact:
-            return self._exact_covariance(operator, self._within_reach(x_new), diagonal=False)
+            return self._exact_covariance(operator, within_reach(x_new, self.x, self.theta), diagonal=False)
         deviation = self._batched(x_new, lambda x: self._mean_and_deviation(operator, x)[1])
         return deviation @ deviation.T / self.n_samples
 
@@ -142,14 +149,6 @@ class Posterior:
     def _batched(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         # an exact variance holds n numbers per new point
         size = self.batch_size if not self.exact else max(1, min(self.batch_size, 2**26 // self.x.shape[0]))
-        x_new = self._within_reach(x_new)
+        x_new = within_reach(x_new, self.x, self.theta)
         parts = [f(x_new[rows]) for rows in ranges(x_new.shape[0], size)]
         return torch.cat(parts) if parts else f(x_new)
-
-    def _within_reach(self, x_new: Tensor) -> Tensor:
-        """The points, with those beyond the box outside of which k(·, x) is zero to the last bit moved to its border.
-
-        There the prior's mean and variance are back as they were, and no square of a distance overflows.
-        """
-        beyond = FAR * self.theta.length_scales.to(self.x)
-        return x_new.clamp(self.x.amin(0) - beyond, self.x.amax(0) + beyond)

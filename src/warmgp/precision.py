@@ -29,9 +29,10 @@ SLACK = 1.5
 """By what the estimate may exceed what was reported: it is one of 256 rows, and residuals are not spread evenly."""
 
 
-def some_rows(n: int, device: torch.device) -> Tensor:
-    """At most ``ROWS`` row numbers, evenly spread over 0 … n − 1."""
-    return torch.linspace(0, n - 1, min(n, ROWS), dtype=torch.float64).round().long().to(device)
+def some_rows(n: int, device: torch.device, count: int = ROWS) -> Tensor:
+    """At most ``count`` of the row numbers 0 … n − 1, at random and always the same: an order of rows with a period,
+    such as stations in turn, must not show in them."""
+    return torch.randperm(n, generator=torch.Generator().manual_seed(0))[:count].sort().values.to(device)
 
 
 def spot_residuals(

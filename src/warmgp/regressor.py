@@ -260,8 +260,10 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             held = (tensor(held_exact[0]), tensor(held_exact[1])) if held_exact else None
             original = None
             if dtype != torch.float64:
-                places = (torch.as_tensor(values).to(plan.device) for values in (standardised, y_standardised))
-                original = (next(places), next(places))
+                original = (
+                    torch.as_tensor(standardised).to(plan.device),
+                    torch.as_tensor(y_standardised).to(plan.device),
+                )
             return Problem(operator, tensor(y_standardised), held, original)
 
         start = problem(plan.dtype, Hyperparameters.ones(d if self.ard else 1))
@@ -317,7 +319,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         if not final.converged:
             warnings.warn(unsolved(final, plan.rule), ConvergenceWarning, stacklevel=3)
         elif not self.converged_:
-            told = inexact(result.accuracy, plan.rule, result.posterior.x.dtype)
+            told = inexact(result.accuracy, plan, result.posterior.x.dtype)
             warnings.warn(told, ConvergenceWarning, stacklevel=3)
 
     def _make_plan(self, n: int, d: int, fine: str = "") -> Plan:
@@ -335,7 +337,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 "scale of that size"
             )
         if plan.dtype == torch.float32 or not isinstance(self.init, Hyperparameters):
-            warnings.warn(f"{fine}: {remedy}", UserWarning, stacklevel=5)
+            warnings.warn(f"{fine}: {remedy}", UserWarning, stacklevel=4)
         return plan
 
     def _plan_in(self, n: int, d: int, dtype: str | torch.dtype) -> Plan:
@@ -451,7 +453,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         if not solved.converged:
             warnings.warn(unsolved(solved, plan.rule), ConvergenceWarning, stacklevel=3)
         elif found.samples > SAMPLES:
-            warnings.warn(inexact(found, plan.rule, operator.dtype), ConvergenceWarning, stacklevel=3)
+            warnings.warn(inexact(found, plan, operator.dtype), ConvergenceWarning, stacklevel=3)
         return new
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:

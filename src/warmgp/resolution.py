@@ -22,8 +22,8 @@ MANY = 8
 """Different values that make a group: fewer are near duplicates."""
 SHARE = 0.05
 """Of the different values, from which groups matter."""
-ROWS = 100_000
-"""Rows that are looked at, evenly spread: groups that hold a share of the points show in these."""
+ROWS = 2_000_000
+"""Rows that are looked at, evenly spread over all: of more, groups of few points may not show."""
 
 
 def unresolved_columns(x: FloatArray) -> dict[int, float]:
@@ -56,6 +56,7 @@ def too_fine(X: Any, x: FloatArray) -> str:
     ``X`` has the names that its user knows, x are its numbers, centred.
     """
     for j, width in unresolved_columns(x).items():
-        name, share = getattr(X, "columns", range(x.shape[1]))[j], width / float(x[:, j].std())
+        names = X.columns if hasattr(X, "dtypes") and hasattr(X, "columns") else range(x.shape[1])
+        name, share = names[j], width / float(x[:, j].std())
         return f"column {name!r} has groups of points {share:.1g} of its std wide, which float32 does not tell apart"
     return ""

@@ -121,18 +121,24 @@ class Standardizer:
         large = [f"column {j} of X" for j in np.flatnonzero(~np.isfinite(x_scale))]
         if large or not np.isfinite(y_scale):
             raise ValueError(f"{', '.join(large) or 'y'} has values too large to standardise: divide by a constant")
-        spacing = np.spacing(np.abs(X).max(axis=0)) if rest is None else np.spacing(np.abs(moved).max(axis=0))
-        few = np.flatnonzero((x_scale > ROUNDING * spacing) & (x_scale < FEW * spacing))
-        if len(few):
-            j = int(few[0])
+        largest = np.abs(X).max(axis=0)
+        exact = np.zeros(X.shape[1], dtype=bool) if rest is None else (rest != 0).any(axis=0)
+        spacing = np.spacing(np.where(exact, np.abs(moved).max(axis=0), largest))
+        for j in np.flatnonzero((x_scale > 0) & (x_scale < FEW * spacing)):
+            if x_scale[j] <= ROUNDING * spacing[j] and len(np.unique(X[:, j])) <= 3:
+                continue  # 0.3 and 0.1 + 0.2: one number, computed in two ways
             warnings.warn(
                 f"column {j} of X varies by {x_scale[j]:.3g} about {x_mean[j]:.10g}, where numbers of float64 are "
                 f"{spacing[j]:.2g} apart: digits are lost. Subtract a constant before it becomes floating point, or "
                 "pass integers",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
-        x_scale[x_scale <= ROUNDING * spacing] = 1.0
+            break
+        same = x_scale <= ROUNDING * spacing
+        x_scale[same] = np.where(
+            x_scale[same] > 0, np.maximum(largest[same], 1.0), 1.0
+        )  # and what rounding left is none
         if y_scale <= ROUNDING * float(np.spacing(np.abs(y).max())):
             if y_scale == 0.0 and np.ptp(y) > 0:
                 raise ValueError("y has values too small to standardise: multiply by a constant")

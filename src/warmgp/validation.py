@@ -11,14 +11,15 @@ from torch import Tensor
 from warmgp.features import FeaturePrior
 from warmgp.gradient import PathwiseDraw
 from warmgp.operators.base import KernelOperator
-from warmgp.posterior import Posterior
+from warmgp.posterior import Posterior, within_reach
 
 
 def validation_metrics(operator: KernelOperator, solution: Tensor, draw: Any, x: Tensor, y: Tensor) -> dict[str, float]:
     """RMSE of the mean on held-out points, and the mean log-likelihood where the probes are functions."""
     y = y.double()
     if not (isinstance(draw, PathwiseDraw) and isinstance(draw.prior, FeaturePrior)):
-        error = y - operator.cross_matmul(x, solution[:, :1])[:, 0].double()
+        near = within_reach(x, operator.x, operator.theta)
+        error = y - operator.cross_matmul(near, solution[:, :1])[:, 0].double()
         return {"rmse": float(error.square().mean().sqrt())}
     posterior = Posterior(operator.x, operator.kernel, operator.theta, solution, draw.prior)
     mean, latent = posterior.mean_and_variance(x)
