@@ -93,22 +93,19 @@ def test_an_interrupted_fit_keeps_the_promise_too() -> None:
 
 
 def test_rows_in_turn_do_not_hide_what_is_left() -> None:
-    """Every tenth row is far from all others, and solved at once; the dense ones are not. Rows at even distances would
-    be all of the one kind (2,550 = 10 · 255)."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (2551, 2))
-    X[::10] = 30 * rng.uniform(-1, 1, (256, 2))
-    y = np.sin(3 * X.sum(1))
+    """Every tenth row is alone, and solved at once; the dense ones between are not. Of 2,551 rows those at even
+    distances would all be alone (2,550 = 10 · 255), and the fit would seem exact."""
+    rng, alone = np.random.default_rng(3), np.arange(2551) % 10 == 0
+    X = rng.uniform(0, 60, (2551, 1))
+    X[alone, 0] = 1e3 + 50 * np.arange(alone.sum())
+    y = np.where(alone, 0.5 * rng.normal(size=2551), np.sin(X[:, 0]) + np.cos(0.7 * X[:, 0]))
     model = GPRegressor(
-        solver="sgd", tol=0.05, max_epochs=100, n_steps=0, n_probes=4, n_features=200, random_state=0, dtype="float64",
-        init=Hyperparameters(0.03, 1.0, [0.1, 0.1]),
+        solver="sgd", tol=0.05, max_epochs=300, n_steps=0, n_probes=4, n_features=200, random_state=0,
+        standardize=False, init=Hyperparameters(0.03, 1.0, [1.0]),
     )  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with pytest.warns(ConvergenceWarning, match=r"raise max_epochs"):
         model.fit(X, y)
-    worst = off_by(model, X, y, X)
-    assert not model.converged_ or np.mean(worst > 0.1) <= 0.001
-    assert model.solve_error_ >= 0.5 * np.sqrt(np.mean(worst**2))
+    assert not model.converged_ and model.solve_error_ > 0.1
 
 
 @pytest.mark.parametrize(
@@ -224,11 +221,11 @@ def test_a_column_of_lost_digits_does_no_harm() -> None:
     X = np.stack([rng.normal(size=80), 1.7e18 + 256.0 * rng.integers(0, 10, 80)], 1)
     with pytest.warns(UserWarning, match="column 1 of X varies by"):
         scaler = Standardizer.fit(X, X[:, 0])
-    assert np.abs(scaler.x(X)[:, 1]).max() < 1e-12
+    assert np.abs(scaler.x(X)[:, 1]).max() < 1e-6
     stamps = np.stack([NANOSECONDS + rng.integers(0, 1000, 80), np.zeros(80, dtype=int)], 1)
     inputs, rest = stamps.astype(float), integer_rest(stamps)
     inputs[:, 1] = rng.choice([0.3, 0.1 + 0.2], 80)
-    assert np.abs(Standardizer.fit(inputs, X[:, 0], rest).x(inputs, rest)[:, 1]).max() < 1e-12
+    assert np.abs(Standardizer.fit(inputs, X[:, 0], rest).x(inputs, rest)[:, 1]).max() < 1e-6
 
 
 def test_a_column_that_float64_has_few_numbers_for_is_told() -> None:

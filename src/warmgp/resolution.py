@@ -20,6 +20,8 @@ WIDE = 4096
 """Float32 numbers that a group spans from which it is told apart well enough."""
 MANY = 8
 """Different values that make a group: fewer are near duplicates."""
+ALONE = 4.0
+"""Widths of a group that it is away from others at least: chance makes no such gaps among many points."""
 SHARE = 0.05
 """Of the different values, from which groups matter."""
 ROWS = 2_000_000
@@ -46,7 +48,9 @@ def _tight_width(values: FloatArray) -> float:
     first, last = np.r_[0, ends + 1], np.r_[ends, len(values) - 1]
     size, span = last - first + 1, values[last] - values[first]
     width = np.finfo(np.float32).eps * np.maximum(np.abs(values[first]), np.abs(values[last]))
-    tight = (size >= MANY) & (span < WIDE * width)
+    apart = np.r_[np.inf, values[first[1:]] - values[last[:-1]], np.inf]  # before each group, and after the last
+    alone = np.minimum(apart[:-1], apart[1:]) > ALONE * span
+    tight = alone & (size >= MANY) & (span < WIDE * width)
     return float(np.median(span[tight])) if size[tight].sum() >= max(1, SHARE * len(values)) else 0.0
 
 

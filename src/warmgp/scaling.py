@@ -135,10 +135,9 @@ class Standardizer:
                 stacklevel=4,
             )
             break
-        same = x_scale <= ROUNDING * spacing
-        x_scale[same] = np.where(
-            x_scale[same] > 0, np.maximum(largest[same], 1.0), 1.0
-        )  # and what rounding left is none
+        rounded = (x_scale > 0) & (x_scale <= ROUNDING * spacing)
+        x_scale[rounded] = np.maximum(1.0, 2.0**30 * spacing[rounded])  # what rounding has left comes to nothing
+        x_scale[x_scale == 0] = 1.0
         if y_scale <= ROUNDING * float(np.spacing(np.abs(y).max())):
             if y_scale == 0.0 and np.ptp(y) > 0:
                 raise ValueError("y has values too small to standardise: multiply by a constant")
