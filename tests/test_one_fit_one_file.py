@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
 
+from cli_tools import read_csv
 from warmgp import CSVLog, EarlyStopping, GPRegressor, JSONLines, TensorBoard
 from warmgp.persistence import FileError, read, write
 
@@ -143,7 +143,7 @@ def test_a_kill_between_checkpoint_and_log_loses_no_step(
     assert read(tmp_path / "c", "checkpoint")[1]["step"] == at + 1
     model = GPRegressor(callbacks=[log(tmp_path / f"log.{kind}")], **settings).fit(X, y)
     if kind == "csv":
-        rows = pd.read_csv(tmp_path / "log.csv")
+        rows = read_csv(tmp_path / "log.csv")
         noise = rows["noise_scale"].tolist()
     else:
         noise = [json.loads(line)["noise_scale"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]

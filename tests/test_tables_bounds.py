@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cli_tools import run
+from cli_tools import read_csv, run
 from warmgp import GPRegressor, lines
 from warmgp.columns import check_column, feature_chunks, one_target, resolve, training_table
 from warmgp.tables import Table, TableError, open_table
@@ -127,4 +127,4 @@ def test_a_model_of_many_columns_predicts_by_name(tmp_path: Path, capsys: pytest
     data[data.columns[::-1]].to_csv(tmp_path / "t.csv", index=False)
     code, _, err = run(capsys, "predict", tmp_path / "m", tmp_path / "t.csv", "--out", tmp_path / "p.csv", "--quiet")
     assert code == 0, err
-    np.testing.assert_array_equal(pd.read_csv(tmp_path / "p.csv")["mean"], model.predict(data))
+    np.testing.assert_array_equal(read_csv(tmp_path / "p.csv")["mean"], model.predict(data))

@@ -9,12 +9,12 @@ LONGEST_ROW = 2**25
 """Bytes that one row of a text table may have, 32 MiB: a million columns of 32 characters."""
 
 
-class LongRowError(ValueError):
-    """A row of a text table is longer than any table needs."""
+class RowError(ValueError):
+    """A row of a text table is longer than any table needs, or no text."""
 
 
 class BoundedRows(io.RawIOBase):
-    """A binary file for reading, which raises LongRowError as soon as it has given out a row that is too long.
+    """A binary file for reading, which raises RowError as soon as it has given out a row that is too long.
 
     A line without an end is seen at once. A quoted cell may hold line ends, and only the parser knows where it closes:
     after as many line ends as rows were asked for (:meth:`expect`) the parser should have them, and may read on for
@@ -33,6 +33,7 @@ class BoundedRows(io.RawIOBase):
         self._file = file
         self._most = LONGEST_ROW if most is None else most
         self._line = 0  # bytes since the last line end
+        self.text = False  # whether what comes has to be text: some parsers end a cell at a NUL, and say nothing
         self.expect(1)
 
     def expect(self, rows: int) -> None:
@@ -50,11 +51,13 @@ class BoundedRows(io.RawIOBase):
         return len(data)
 
     def _count(self, data: bytes) -> None:
+        if self.text and b"\0" in data:
+            raise RowError("is not text (it holds NUL characters): save it as CSV in UTF-8")
         end = b"\n" if b"\n" in data else b"\r"
         first = data.find(end)
         self._line += len(data) if first < 0 else first
         if self._line > self._most:
-            raise LongRowError(f"has a line of more than {self._most:,} bytes: write one row of the table per line")
+            raise RowError(f"has a line of more than {self._most:,} bytes: write one row of the table per line")
         if first >= 0:
             self._line = len(data) - data.rfind(end) - 1
         if self._ends > 0:
@@ -62,4 +65,4 @@ class BoundedRows(io.RawIOBase):
             return
         self._beyond += len(data)
         if self._beyond > self._most:
-            raise LongRowError(f"has a row of more than {self._most:,} bytes: is a quotation mark left open?")
+            raise RowError(f"has a row of more than {self._most:,} bytes: is a quotation mark left open?")

@@ -25,7 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from warmgp.atomic import whole_file
-from warmgp.lines import BoundedRows, LongRowError
+from warmgp.lines import BoundedRows, RowError
 from warmgp.paths import check_readable, check_writable
 
 CHUNK_ROWS = 2 * 8192
@@ -128,6 +128,7 @@ class _CsvTable(Table):
         size, texts = self.path.stat().st_size, set(text)
         with _reading(self.path), _csv_file(self.path) as (raw, file), warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # a row with more cells than the header
+            file.text = True
             reader = pd.read_csv(
                 file,
                 header=0,
@@ -245,7 +246,7 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except (TableError, PermissionError):
         raise
-    except LongRowError as error:
+    except RowError as error:
         raise TableError(f"{path} {error}") from error
     except UnicodeDecodeError as error:
         raise TableError(f"{path} is not UTF-8 text: save it as UTF-8") from error
