@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,9 +24,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.hostile_seed is None:  # the workers of pytest-xdist get the options of who starts them
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist has the seed of who leads it
+        config.option.hostile_seed = config.workerinput["hostile_seed"]
+    elif config.option.hostile_seed is None:
         config.option.hostile_seed = secrets.randbelow(2**31)
     config.pluginmanager.register(tally, "hostile-tally")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Give a worker of pytest-xdist the seed of this run."""
+    node.workerinput["hostile_seed"] = node.config.option.hostile_seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:
