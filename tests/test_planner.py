@@ -19,6 +19,7 @@ from warmgp.costs import (
     near_cg_seconds,
 )
 from warmgp.devices import available_memory
+from warmgp.kernels import KERNELS
 from warmgp.memory import training_bytes
 from warmgp.plan_json import plan_from_json, plan_to_json
 from warmgp.planner import make_plan, operator_for
@@ -310,3 +311,9 @@ def test_neighbours_take_memory() -> None:
     )  # fmt: skip
     more = training_bytes(near, 100_000, 3) - training_bytes(plain, 100_000, 3)
     assert more >= 32 * 31 * 100_000
+
+
+def test_a_rough_kernel_of_one_input_has_more_features() -> None:
+    rough, smooth = KERNELS["matern12"], KERNELS["matern32"]
+    assert make_plan(3000, 1, kernel=rough).n_features == 8_000
+    assert [make_plan(3000, d, kernel=kernel).n_features for d, kernel in ((2, rough), (1, smooth))] == [2_000, 2_000]

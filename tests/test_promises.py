@@ -109,6 +109,15 @@ def test_rows_in_turn_do_not_hide_what_is_left() -> None:
 
 
 @pytest.mark.parametrize(
+    ("found", "enough"),
+    [((0.04, 0.2, 0.2), True), ((0.06, 0.2, 0.2), False), ((0.01, 0.4, 0.0), False), ((0.01, 0.1, 0.4), False)],
+)
+def test_what_is_left_may_sit_nowhere(found: tuple[float, float, float], enough: bool) -> None:
+    """Neither in the mean of all rows, nor in a few of them, nor in the samples."""
+    assert Accuracy(*found).suffices == enough
+
+
+@pytest.mark.parametrize(
     ("plan", "told"),
     [
         ({"dtype": "float32"}, 'float32 rounds.*use dtype="auto"'),

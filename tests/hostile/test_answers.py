@@ -100,11 +100,13 @@ def judge_sampled(ratio: np.ndarray, samples: int) -> list[str]:
     """Faults of standard deviations from samples, each of which is off by chance, by 9% with 64 samples.
 
     One point leaves the range from the 10⁻⁵ to the 1 − 10⁻⁵ quantile with probability 2·10⁻⁵. So, by Markov, 2% of the
-    points do with probability 10⁻³ at most, however they hang together. The median and the root of the mean square
+    points do with probability 10⁻³ at most, however they hang together. Random features add an error of their own, 7%
+    at most as a root mean square: twice that is allowed on either side. The median and the root of the mean square
     of points in each part of the space are held to 20%, or to 3 standard errors of one point, if that is more.
     """
     faults = []
     low, high = (float(chi.ppf(q, samples)) / samples**0.5 for q in (1e-5, 1 - 1e-5))
+    low, high = low / 1.14, high * 1.14
     outside = ~((ratio >= low) & (ratio <= high))
     if outside.mean() > 0.02:
         faults.append(
