@@ -55,8 +55,8 @@ MOST_BYTES = 2**53
 """More than there is anywhere."""
 
 ROUGH_FEATURES = 8_000
-"""At least so many random features for Matérn-1/2 with one input: what data leave open is spread over five powers of ten
-of frequencies there, and 2,000 features know its std to 7% only, 8,000 to 3%."""
+"""At least so many random features for Matérn-1/2 with one input: what data leave open is spread over five powers of
+ten of frequencies there, and 2,000 features know its std to 7% only, 8,000 to 3%."""
 
 GRADIENTS = ("exact", "standard", "pathwise")
 INITS = ("auto", "ones", "sample", "subset", "given")
