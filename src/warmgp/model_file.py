@@ -143,7 +143,7 @@ def made_from(model: GPRegressor, data: Mapping[str, np.ndarray], seed: int) -> 
     if model.random_state is not None and settings["random_state"] is None:
         settings["random_state"] = f"a generator that draws {seed}"
     parts = {name: to_json(value) for name, value in settings.items()}
-    tensors = {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in data.items()}
+    tensors = {name: torch.tensor(values) for name, values in data.items()}
     marks = {name: fingerprint(values) for name, values in tensors.items()}
     return fingerprint(*tensors.values(), to_json(settings)), {**marks, **parts}
 
