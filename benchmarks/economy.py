@@ -22,16 +22,16 @@ import torch
 
 from experiments.common import load, machine, sample_scores, write_json
 from warmgp import GPRegressor
-from warmgp.finish import finish
 from warmgp.gradient import Exact, Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
 from warmgp.operators import ChunkedOperator, DenseOperator
-from warmgp.planner import Plan
-from warmgp.problem import Problem
+from warmgp.planning.planner import Plan
 from warmgp.solvers import Cholesky, ConjugateGradients, Solver
-from warmgp.training import train_only
-from warmgp.training_state import StepRecord, TrainingOptions, TrainingState
+from warmgp.training.finish import finish
+from warmgp.training.loop import train_only
+from warmgp.training.problem import Problem
+from warmgp.training.state import StepRecord, TrainingOptions, TrainingState
 
 
 def iterations(solver: Solver, folder: str | None, n: int, steps: int) -> dict[str, Any]:

@@ -34,8 +34,8 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
 from warmgp.operators import ChunkedOperator, KernelOperator, operator_class
 from warmgp.solvers import AlternatingProjections, Cholesky, ConjugateGradients, Solver, StoppingRule
-from warmgp.training import TrainingResult, train
-from warmgp.training_state import TrainingOptions
+from warmgp.training.loop import TrainingResult, train
+from warmgp.training.state import TrainingOptions
 
 Data = tuple[Tensor, Tensor, Tensor, Tensor]
 

@@ -36,7 +36,7 @@ import torch
 
 from benchmarks.peers import gpytorch_matched, gpytorch_model, gpytorch_predict, gpytorch_train
 from experiments.common import exact_scores_at, machine, scores, write_json
-from warmgp.datasets import Split, uci
+from warmgp.data.datasets import Split, uci
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
 from warmgp.operators import ChunkedOperator

@@ -33,7 +33,7 @@ from benchmarks.peers import gpytorch_model, gpytorch_predict, gpytorch_train
 from experiments.common import machine, write_json
 from experiments.data import split_of
 from warmgp import ConjugateGradients, ConvergenceWarning, GPRegressor, Hyperparameters
-from warmgp.datasets import Split
+from warmgp.data.datasets import Split
 
 COLUMNS = 65
 METHODS = ("default", "factor", "ap")

@@ -26,9 +26,9 @@ import torch
 import triton
 
 from warmgp import ChunkedOperator, DenseOperator, Hyperparameters, KernelOperator, Matern32
-from warmgp.operators.fused import FusedOperator
-from warmgp.operators.split import Tile
-from warmgp.operators.stored import StoredOperator
+from warmgp.operators.triton.fused import FusedOperator
+from warmgp.operators.triton.split import Tile
+from warmgp.operators.triton.stored import StoredOperator
 
 SHAPES = ((13_500, 26, 0), (43_945, 20, 0), (100_000, 11, 0), (391_387, 3, 0), (100_000, 11, 1))
 """Points, inputs, and how many of those spread widely."""

@@ -22,16 +22,16 @@ import torch
 from torch import Tensor
 
 from experiments.common import machine, write_json
-from warmgp.features import FeaturePrior
 from warmgp.gradient import Exact, Pathwise
+from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
 from warmgp.operators import make_operator
-from warmgp.planner import Plan, make_plan
-from warmgp.problem import Problem
+from warmgp.planning.planner import Plan, make_plan
 from warmgp.solvers import AlternatingProjections, Cholesky, ConjugateGradients, StoppingRule
-from warmgp.training import train_only
-from warmgp.training_state import TrainingOptions
+from warmgp.training.loop import train_only
+from warmgp.training.problem import Problem
+from warmgp.training.state import TrainingOptions
 
 CASES = (
     (500, 2, 0.3), (500, 30, 0.01), (1_000, 8, 0.1), (2_000, 30, 0.3), (2_000, 3, 0.01), (4_000, 8, 0.01),

@@ -30,7 +30,7 @@ from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
 from warmgp.operators import DenseOperator, KernelOperator
-from warmgp.operators.fused import FusedOperator
+from warmgp.operators.triton.fused import FusedOperator
 from warmgp.solvers import AlternatingProjections, ConjugateGradients, Solver, StoppingRule
 
 SETS = ("pol", "elevators", "bike", "protein", "keggdirected", "terrain", "houseelectric")

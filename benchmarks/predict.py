@@ -29,8 +29,8 @@ from torch import Tensor
 
 from benchmarks.peers import gpytorch_model, gpytorch_predict
 from experiments.common import load, machine, write_json
-from warmgp.features import FeaturePrior
 from warmgp.gradient import Pathwise
+from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
 from warmgp.operators import recomputing_operator

@@ -21,7 +21,7 @@ import torch
 
 from experiments.common import machine, scores, write_json
 from warmgp import GPRegressor
-from warmgp.datasets import uci
+from warmgp.data.datasets import uci
 
 METHODS: dict[str, dict[str, Any]] = {
     "exact": {"solver": "cholesky"},

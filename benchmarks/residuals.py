@@ -27,10 +27,10 @@ from experiments.data import split_of
 from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
-from warmgp.operators.fused import FusedOperator
+from warmgp.operators.triton.fused import FusedOperator
 from warmgp.solvers import AlternatingProjections, ConjugateGradients, Solver, StoppingRule
-from warmgp.training import train
-from warmgp.training_state import TrainingOptions
+from warmgp.training.loop import train
+from warmgp.training.state import TrainingOptions
 
 SOLVERS: dict[str, Solver] = {
     "cg": ConjugateGradients(1000),

@@ -27,7 +27,7 @@ from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
 from warmgp.operators import ChunkedOperator, DenseOperator
-from warmgp.planner import make_plan
+from warmgp.planning.planner import make_plan
 from warmgp.solvers import StoppingRule
 
 AT = (1, 20, 50, 100)

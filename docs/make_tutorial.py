@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from warmgp import cli
+from warmgp.cli import commands as cli
 
 DOCS = Path(__file__).resolve().parent
 PAGES = ("index.md", "tutorial.md", "choosing.md", "command_line.md", "mathematics.md", "extending.md")

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 import warmgp
-from warmgp.datasets import Split, uci
-from warmgp.features import FeaturePrior
+from warmgp.data.datasets import Split, uci
+from warmgp.gradient.features import FeaturePrior
 from warmgp.operators import ChunkedOperator
 from warmgp.posterior import Posterior
 from warmgp.solvers.cholesky import factorise

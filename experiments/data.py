@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from warmgp.datasets import UCI_NAMES, Split, uci
-from warmgp.scaling import Standardizer
-from warmgp.synthetic import gp_sample
+from warmgp.data.datasets import UCI_NAMES, Split, uci
+from warmgp.data.scaling import Standardizer
+from warmgp.data.synthetic import gp_sample
 
 TOYS = {"toy-quiet": (300, 0.05), "toy-noisy": (300, 0.5), "toy-large": (1200, 0.1)}  # points and noise
 

@@ -19,17 +19,17 @@ from experiments.measures import initial_distances, section
 from experiments.product_prior import ProductPathwise
 from experiments.store import Record, Store
 from warmgp import ConvergenceWarning, GPRegressor, Hyperparameters
-from warmgp.datasets import Split
+from warmgp.data.datasets import Split
+from warmgp.files.format import FileError
+from warmgp.files.plan_json import plan_to_json
 from warmgp.gradient import Pathwise
-from warmgp.initialisation import subset_heuristic
 from warmgp.kernels import Matern32
 from warmgp.operators import DenseOperator
-from warmgp.persistence import FileError
-from warmgp.plan_json import plan_to_json
 from warmgp.posterior import Posterior
 from warmgp.solvers import StoppingRule
-from warmgp.training import train as train_with
-from warmgp.training_state import StepRecord, TrainingOptions, TrainingState
+from warmgp.training.initialisation import subset_heuristic
+from warmgp.training.loop import train as train_with
+from warmgp.training.state import StepRecord, TrainingOptions, TrainingState
 
 EXACT_SCORES_UP_TO = {"cuda": 50_000, "cpu": 6_000}
 NOISE_FLOOR = 1e-4

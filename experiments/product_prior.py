@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from warmgp.features import FeaturePrior
 from warmgp.gradient import Pathwise
+from warmgp.gradient.features import FeaturePrior
 from warmgp.gradient.pathwise import PathwiseDraw
 from warmgp.operators.base import KernelOperator
 

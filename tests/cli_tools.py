@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from warmgp.cli import main
-from warmgp.tables import _EXACT
+from warmgp.cli.commands import main
+from warmgp.cli.tables import _EXACT
 
 FAST = ["--n-steps", "4", "--n-features", "100", "--n-probes", "6", "--device", "cpu", "--quiet"]
 API = {"n_steps": 4, "n_features": 100, "n_probes": 6, "device": "cpu", "random_state": 0}

@@ -63,11 +63,11 @@ def uci_folder() -> Path:
 @pytest.fixture(scope="session")
 def cli_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables in every format, and models of them."""
-    import numpy as np  # here: tests/test_gpu.py also runs where not all of this is installed
+    import numpy as np  # here: tests/operators/test_gpu.py also runs where not all of this is installed
 
     from cli_tools import API, FAST, table
     from warmgp import GPRegressor
-    from warmgp.cli import main
+    from warmgp.cli.commands import main
 
     path = tmp_path_factory.mktemp("cli")
     data, numbers = table(), table().drop(columns="colour")

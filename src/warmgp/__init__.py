@@ -4,14 +4,14 @@
 estimator and ``train``.
 """
 
-from warmgp.callbacks import CSVLog, EarlyStopping, JSONLines, TensorBoard
-from warmgp.convergence import ConvergenceWarning
+from warmgp.estimator.convergence import ConvergenceWarning
+from warmgp.estimator.regressor import GPRegressor
+from warmgp.files.logs import CSVLog, JSONLines, TensorBoard
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import RBF, Kernel, Matern12, Matern32, Matern52
 from warmgp.operators import ChunkedOperator, DenseOperator, KernelOperator
 from warmgp.posterior import Posterior
-from warmgp.regressor import GPRegressor
 from warmgp.solvers import (
     AlternatingProjections,
     Cholesky,
@@ -21,8 +21,9 @@ from warmgp.solvers import (
     StochasticGradientDescent,
     StoppingRule,
 )
-from warmgp.training import TrainingResult, train
-from warmgp.training_state import StepRecord, TrainingOptions, TrainingState
+from warmgp.training.callbacks import EarlyStopping
+from warmgp.training.loop import TrainingResult, train
+from warmgp.training.state import StepRecord, TrainingOptions, TrainingState
 
 __version__ = "0.1.0"
 

@@ -1,8 +1,8 @@
-"""python -m warmgp: the command line."""
+"""``python -m warmgp`` is the command line."""
 
 import sys
 
-from warmgp.cli import main
+from warmgp.cli.commands import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from warmgp.features import FeaturePrior
+from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import ChunkedOperator, KernelOperator, recomputing_operator

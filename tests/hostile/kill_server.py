@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from warmgp import ConjugateGradients, CSVLog, GPRegressor, JSONLines, StochasticGradientDescent
-from warmgp.persistence import FileError
-from warmgp.tables import TableWriter
-from warmgp.termination import Terminated, terminated
+from warmgp.cli.tables import TableWriter
+from warmgp.cli.termination import Terminated, terminated
+from warmgp.files.format import FileError
 
 SOLVERS: dict[str, dict[str, Any]] = {
     "pivots": {"solver": ConjugateGradients(10, pivot_every=3)},

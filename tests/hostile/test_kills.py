@@ -22,7 +22,7 @@ import pytest
 
 import warmgp
 from warmgp import GPRegressor
-from warmgp.persistence import read
+from warmgp.files.format import read
 
 KINDS = ("pivots", "factor", "neighbours", "blocks", "cold", "rates", "exact")
 FULL, REFUSED = 28, 13

@@ -21,9 +21,9 @@ import pytest
 import torch
 
 from warmgp import ConjugateGradients, GPRegressor, StochasticGradientDescent
-from warmgp.checkpoint_file import read_checkpoint
-from warmgp.model_file import made_from
-from warmgp.persistence import FileError
+from warmgp.estimator.model_file import made_from
+from warmgp.files.checkpoint import read_checkpoint
+from warmgp.files.format import FileError
 
 SETTINGS: dict[str, Any] = {"n_steps": 3, "n_features": 12, "n_probes": 3, "random_state": 0}
 KINDS: dict[str, dict[str, Any]] = {

@@ -59,7 +59,7 @@ def test_operators_in_torch(world: World, kind: str, dtype: torch.dtype, tile: i
 
 
 @pytest.mark.skipif(not has_triton(), reason="needs Triton")
-@pytest.mark.skipif(torch.cuda.is_available(), reason="for the interpreter; tests/test_gpu.py has the GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="for the interpreter; tests/operators/test_gpu.py has the GPU")
 def test_operators_in_triton(rng: np.random.Generator, scale: float) -> None:
     law(worlds(24, 3e-2), st.sampled_from(["fused", "stored"]), examples=40)(_in_triton)(rng, scale)
 

@@ -16,7 +16,7 @@ from warmgp.operators.base import KernelOperator
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers.base import SolveResult
 from warmgp.solvers.cholesky import CholeskyState
-from warmgp.triangular import inverse_from_factor, solve_with_factor
+from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from warmgp.features import ExactPrior, FeaturePrior
+from warmgp.checks import check_count
 from warmgp.gradient.base import GradientEstimator, quadratic_weights
+from warmgp.gradient.features import ExactPrior, FeaturePrior
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import SolveResult, check_count
+from warmgp.solvers.base import SolveResult
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from warmgp.checks import check_count
 from warmgp.gradient.base import GradientEstimator, quadratic_weights
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import SolveResult, check_count
+from warmgp.solvers.base import SolveResult
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ def operator_class(kind: str) -> type[KernelOperator]:
         raise ValueError(
             f"operator={kind!r} needs Triton 3.5, which comes with torch 2.9 for CUDA: use 'dense' or 'chunked'"
         )
-    from warmgp.operators.fused import FusedOperator
-    from warmgp.operators.stored import StoredOperator
+    from warmgp.operators.triton.fused import FusedOperator
+    from warmgp.operators.triton.stored import StoredOperator
 
     return FusedOperator if kind == "fused" else StoredOperator
 
@@ -54,7 +54,7 @@ def make_operator(kind: str, x: Tensor, kernel: Kernel, theta: Hyperparameters) 
 def recomputing_operator(x: Tensor, kernel: Kernel, theta: Hyperparameters) -> KernelOperator:
     """The operator that stores nothing: fused where that is possible, else chunked."""
     if x.device.type == "cuda" and has_triton():
-        from warmgp.operators.fused import FusedOperator, cannot_fuse
+        from warmgp.operators.triton.fused import FusedOperator, cannot_fuse
 
         if not cannot_fuse(x, kernel):
             return FusedOperator(x, kernel, theta)

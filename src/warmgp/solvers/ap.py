@@ -14,21 +14,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from warmgp.graphs import Recorded
+from warmgp.checks import check_count, is_number
 from warmgp.operators.base import KernelOperator, Origin, ranges
 from warmgp.operators.chunked import ChunkedOperator
-from warmgp.solvers.base import (
-    Progress,
-    Solver,
-    SolveResult,
-    Stall,
-    StoppingRule,
-    check_count,
-    factor_or_raise,
-    is_number,
-)
-from warmgp.solvers.packed import pack, packed_size, unpack
-from warmgp.triangular import solve_with_factor
+from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, factor_or_raise
+from warmgp.solvers.graphs import Recorded
+from warmgp.solvers.triangular import solve_with_factor
+from warmgp.solvers.triton.packed import pack, packed_size, unpack
 
 SPOILT = 0.25
 """Relative error of a step above which its block is solved in float64. Divergence was seen at 1."""
@@ -45,7 +37,7 @@ class BlockFactors:
     block_size: int
     dtype: torch.dtype
     factors: dict[int, Tensor] = field(default_factory=dict)
-    inverses: Tensor | None = None  # (blocks, packed size): see :mod:`warmgp.solvers.packed`
+    inverses: Tensor | None = None  # (blocks, packed size): see :mod:`warmgp.solvers.triton.packed`
 
     @classmethod
     def of(cls, operator: KernelOperator, block_size: int) -> BlockFactors:
@@ -248,7 +240,7 @@ class AlternatingProjections(Solver):
 
         fused = operator.uses_triton
         if fused:
-            from warmgp.solvers import triton_steps
+            from warmgp.solvers.triton import steps as triton_steps
 
             fused = blocks <= triton_steps.MOST_BLOCKS and b < 2**15  # of which half has 32-bit addresses
         run = Recorded(fused_iteration if fused else iteration, operator)

@@ -12,27 +12,17 @@ checks of the true residual) are counted apart; ``max_epochs`` limits the iterat
 from __future__ import annotations
 
 import math
-import numbers
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from warmgp.checks import check_count as check_count
+from warmgp.checks import is_number
 from warmgp.operators.base import KernelOperator
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """A real number of any library, but no bool."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raise unless ``value`` is an integer of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 @dataclass(frozen=True)

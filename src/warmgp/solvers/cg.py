@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from warmgp.graphs import Recorded
-from warmgp.neighbour_factor import NeighbourFactor, NeighbourRecipe
+from warmgp.checks import check_count
 from warmgp.operators.base import KernelOperator
-from warmgp.preconditioners import PivotedCholesky, Pivots
-from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count
-from warmgp.stale_factor import Recipe, StaleFactor
+from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule
+from warmgp.solvers.graphs import Recorded
+from warmgp.solvers.preconditioners.neighbour_factor import NeighbourFactor, NeighbourRecipe
+from warmgp.solvers.preconditioners.pivoted import PivotedCholesky, Pivots
+from warmgp.solvers.preconditioners.stale import Recipe, StaleFactor
 
 CHECK_EVERY = 8
 """Iterations between two looks at the residual on a GPU."""
@@ -57,8 +58,8 @@ class ConjugateGradients(Solver):
     renting skis until the rent has reached their price, that costs at most about twice the best choice in hindsight.
 
     With ``neighbours`` the preconditioner also knows how each point depends on that many near ones, which the low rank
-    leaves out (:mod:`warmgp.neighbour_factor`). For Matérn kernels with little noise that spares most iterations, at
-    any number of points; it spares fewer for RBF, and hardly any where noise rules.
+    leaves out (:mod:`warmgp.solvers.preconditioners.neighbour_factor`). For Matérn kernels with little noise that spares
+    most iterations, at any number of points; it spares fewer for RBF, and hardly any where noise rules.
 
     Parameters
     ----------

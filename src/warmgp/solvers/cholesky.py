@@ -10,7 +10,7 @@ from torch import Tensor
 from warmgp.operators.base import KernelOperator, Origin
 from warmgp.operators.dense import DenseOperator
 from warmgp.solvers.base import Progress, Solver, SolveResult, StoppingRule, factor_or_raise
-from warmgp.triangular import solve_with_factor
+from warmgp.solvers.triangular import solve_with_factor
 
 
 @dataclass(frozen=True)

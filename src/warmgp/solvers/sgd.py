@@ -22,9 +22,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from warmgp.graphs import Recorded
+from warmgp.checks import check_count, is_number
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, check_count, is_number
+from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule
+from warmgp.solvers.graphs import Recorded
 
 logger = logging.getLogger(__name__)
 

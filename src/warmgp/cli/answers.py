@@ -1,0 +1,106 @@
+"""What the command line predicts, and two checks: no answer that is no number, no word on inputs that make no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from warmgp.estimator.regressor import GPRegressor
+
+FloatArray = NDArray[np.float64]
+
+FAR = 1000.0
+"""Standard deviations of a training column beyond its range from which on a value is pointed out."""
+
+
+class NoAnswerError(RuntimeError):
+    """A prediction is not a finite number."""
+
+
+def feature_names(model: GPRegressor) -> list[str]:
+    """The columns that the model reads; x0, x1, … where it was fitted without names."""
+    names = getattr(model, "feature_names_in_", None)
+    return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
+
+
+def answer(
+    model: GPRegressor,
+    X: pd.DataFrame,
+    path: Path,
+    rows: NDArray[np.intp] | range,
+    *,
+    std: bool = False,
+    samples: int = 0,
+) -> dict[str, FloatArray]:
+    """Mean, and perhaps std and functions, of the rows in X by the names of their columns; all of them finite.
+
+    ``rows`` are their numbers in the table at ``path``, counted from 1.
+    """
+    inputs: Any = X if hasattr(model, "feature_names_in_") else X.to_numpy()
+    made: dict[str, FloatArray] = {}
+    if std:
+        made["mean"], made["std"] = model.predict(inputs, return_std=True)
+    else:
+        made["mean"] = np.asarray(model.predict(inputs))
+    if samples:
+        functions = model.sample_y(inputs, samples)
+        made |= {f"sample_{k + 1}": functions[:, k] for k in range(samples)}
+    _check_finite(made, path, rows)
+    return made
+
+
+def _check_finite(made: Mapping[str, FloatArray], path: Path, rows: NDArray[np.intp] | range) -> None:
+    for name, values in made.items():
+        bad = ~np.isfinite(values)
+        if bad.any():
+            first = int(bad.argmax())
+            more = f" and those of {int(bad.sum()) - 1} more rows are not either" if bad.sum() > 1 else ""
+            raise NoAnswerError(
+                f"the {name} predicted for row {rows[first]} of {path} is not a finite number ({values[first]}){more}: "
+                "no predictions are given; look for codes of missing values in that row, or fit again with --dtype "
+                "float64"
+            )
+
+
+class FarInputs:
+    """Looks for cells so far outside of what a model was trained on that they may be codes for missing values.
+
+    Such a value (-9999, 1e20, 9.97e36) is a number like any other to a model, which answers with its prior there.
+    """
+
+    def __init__(self, model: GPRegressor) -> None:
+        self._scaler, x = model._scaler, model._posterior.x
+        self._low, self._high = (side.double().cpu().numpy() for side in (x.amin(0), x.amax(0)))
+        spread = x.std(0, correction=0).double().cpu().numpy()
+        self._reach = FAR * np.where(spread > 0, spread, 1.0)  # a constant column has units of its own
+        self._prior = self._scaler.y_mean
+        self._first = ""
+        self._rows = 0
+
+    def look(self, X: pd.DataFrame, path: Path, first_row: int) -> None:
+        """Look at the rows in X; ``first_row`` is the number of the first in its table."""
+        z = self._scaler.x(X.to_numpy())
+        far = (z < self._low - self._reach) | (z > self._high + self._reach)
+        if not far.any():
+            return
+        if not self._rows:
+            row, column = divmod(int(far.argmax()), far.shape[1])
+            cell = f"{X.iloc[row, column]:g} in row {first_row + row}"
+            self._first = f"column {X.columns[column]!r} of {path} is {cell}"
+        self._rows += int(far.any(1).sum())
+
+    @property
+    def warning(self) -> str:
+        """What to say about the rows looked at; empty where there is nothing to say."""
+        if not self._rows:
+            return ""
+        more = f" ({self._rows} rows have such cells)" if self._rows > 1 else ""
+        return (
+            f"{self._first}, more than {FAR:,.0f} standard deviations beyond all rows of the training{more}: is it a "
+            f"code for a missing value? That far out predictions go back to the prior, with mean {self._prior:g}"
+        )

@@ -1,0 +1,326 @@
+"""Tables in files: CSV (also .csv.gz), Parquet and npz, read by column name in chunks, written whole or not at all.
+
+A CSV has a header and commas. An npz holds ``X`` (its columns are x0, x1, …) and, for training, ``y``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import math
+import os
+import warnings
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from warmgp.cli.lines import BoundedRows, RowError
+from warmgp.files.atomic import whole_file
+from warmgp.files.paths import check_readable, check_writable
+
+CHUNK_ROWS = 2 * 8192
+"""Rows per chunk: a multiple of the posterior's batches, so that chunks change no digit of a prediction."""
+FORMATS = (".csv", ".csv.gz", ".parquet", ".pq", ".npz")
+MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "null", "NULL", "None"]
+# from 3.1 on every number is parsed exactly, and the option is deprecated
+_EXACT = {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+
+FloatArray = NDArray[np.float64]
+
+
+class TableError(ValueError):
+    """A table, or a cell of it, that cannot be used."""
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
+class Table(ABC):
+    """A table in a file: its columns in order, its rows in chunks, and the fraction of it that they have used up."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        repeated = sorted(name for name, times in Counter(columns).items() if times > 1)
+        if repeated:
+            raise TableError(f"{path} has more than one column named {quoted(repeated[:20])}: rename them")
+        self.path = path
+        self.columns = list(columns)
+        self._known = frozenset(columns)
+        self.fraction = 0.0
+
+    def __contains__(self, name: str) -> bool:
+        """Whether it has a column of that name."""
+        return name in self._known
+
+    def chunks(self, columns: Sequence[str], text: Sequence[str] = (), rows: int = CHUNK_ROWS) -> Iterator[Any]:
+        """DataFrames of those columns, each of exactly ``rows`` rows but the last; ``text`` columns as strings."""
+        waiting: list[Any] = []
+        count = total = 0
+        for part in self._parts(list(columns), list(text), rows):
+            for name in text:
+                part[name] = _as_text(part[name])
+            total += len(part)
+            while count + len(part) >= rows:
+                cut = rows - count
+                yield pd.concat([*waiting, part.iloc[:cut]], ignore_index=True)
+                part, waiting, count = part.iloc[cut:], [], 0
+            if len(part):
+                waiting.append(part)
+                count += len(part)
+        if waiting:
+            yield pd.concat(waiting, ignore_index=True)
+        if total == 0:
+            raise TableError(f"{self.path} has column names but no rows: add some")
+
+    def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> Any:
+        """All rows of those columns as one DataFrame."""
+        return pd.concat(list(self.chunks(columns, text)), ignore_index=True)
+
+    @abstractmethod
+    def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
+        """DataFrames of those columns, of whatever length the format reads best."""
+
+
+def open_table(path: str | os.PathLike[str]) -> Table:
+    """The table of that file, by its extension."""
+    path = Path(path)
+    kind = table_format(path)
+    check_readable(path)
+    if path.stat().st_size == 0:
+        raise TableError(f"{path} is empty: it must name its columns and have rows")
+    if kind == ".npz":
+        return _NpzTable(path)
+    return _ParquetTable(path) if kind in (".parquet", ".pq") else _CsvTable(path)
+
+
+def table_format(path: Path) -> str:
+    """The extension, one of FORMATS."""
+    for known in FORMATS:
+        if path.name.lower().endswith(known):
+            return known
+    raise TableError(f"{path} has an unknown extension: tables are {', '.join(FORMATS)}")
+
+
+class _CsvTable(Table):
+    def __init__(self, path: Path) -> None:
+        with _reading(path), _csv_file(path) as (_, file):
+            lines = io.TextIOWrapper(io.BufferedReader(file), "utf-8-sig", newline="")
+            header = next(csv.reader(lines, skipinitialspace=True), [])
+        names = [name.strip().strip("\ufeff").strip() for name in header]  # marks of files that were put together
+        if any("\0" in name for name in names):
+            raise TableError(f"{path} is not text (it holds NUL characters): save it as CSV in UTF-8")
+        if not any(names):
+            raise TableError(f"{path} is empty: its first line must name the columns")
+        if pd.to_numeric(pd.Series(names), errors="coerce").notna().all():
+            raise TableError(f"{path} has no header (its first line is numbers): add a line that names the columns")
+        if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+            raise TableError(f"{path} is not separated by commas (its header is {names[0]!r}): save it with commas")
+        super().__init__(path, [name or f"Unnamed: {i}" for i, name in enumerate(names)])
+
+    def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
+        size, texts = self.path.stat().st_size, set(text)
+        with _reading(self.path), _csv_file(self.path) as (raw, file), warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # a row with more cells than the header
+            file.text = True
+            reader = pd.read_csv(
+                file,
+                header=0,
+                names=self.columns,  # all are read: with usecols, rows of too many cells would pass unnoticed
+                index_col=False,
+                chunksize=rows,
+                low_memory=False,
+                skipinitialspace=True,
+                skip_blank_lines=len(self.columns) > 1,
+                dtype=dict.fromkeys(text, str),
+                keep_default_na=False,
+                na_values={name: [""] if name in texts else MISSING for name in self.columns} if texts else MISSING,
+                encoding="utf-8-sig",
+                **_EXACT,
+            )
+            file.expect(rows + 1)  # the header, too
+            for part in reader:
+                self.fraction = raw.tell() / size
+                yield part[columns].copy()
+                file.expect(rows)
+
+
+class _ParquetTable(Table):
+    def __init__(self, path: Path) -> None:
+        with _reading(path), _arrow(path).parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+        super().__init__(path, [name for name in names if not name.startswith("__index_level_")])
+
+    def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
+        with _reading(self.path), _arrow(self.path).parquet.ParquetFile(self.path) as file:
+            done = 0
+            for batch in file.iter_batches(batch_size=rows, columns=columns):
+                done += batch.num_rows
+                self.fraction = done / file.metadata.num_rows
+                yield batch.to_pandas(ignore_metadata=True)[columns]
+
+
+class _NpzTable(Table):
+    def __init__(self, path: Path) -> None:
+        with _reading(path):
+            if not zipfile.is_zipfile(path):  # numpy would advise to trust a pickle
+                with path.open("rb") as file:
+                    single = file.read(6) == b"\x93NUMPY"
+                problem = (
+                    "holds a single array, not X and y" if single else "cannot be read (damaged, or not an npz file)"
+                )
+                raise TableError(f"{path} {problem}, save it again: numpy.savez(…, X=X, y=y)")
+            with np.load(path, allow_pickle=False) as loaded:
+                held = loaded.files
+                for name in {"X", "y"} & set(held):
+                    _check_claim(path, loaded, name)
+                arrays = {name: loaded[name] for name in ("X", "y") if name in held}
+        if "X" not in arrays:
+            raise TableError(f"{path} has no array named X (it has {quoted(held) or 'none'}): save it with X=…")
+        X = arrays["X"]
+        if X.ndim != 2:
+            raise TableError(f"X in {path} must have two dimensions (rows, columns), got shape {X.shape}: reshape it")
+        if not len(X):
+            raise TableError(f"X in {path} has no rows (its shape is {X.shape}): add some")
+        self.arrays = {f"x{j}": X[:, j] for j in range(X.shape[1])}
+        if "y" in arrays:
+            shape = arrays["y"].shape
+            if shape != X.shape[:1]:
+                several = ": fit one model per column" if shape[:1] == X.shape[:1] else ""
+                raise TableError(f"y in {path} must have shape ({len(X)},) as X has rows, got {shape}{several}")
+            self.arrays["y"] = arrays["y"]
+        self.n_rows = len(X)
+        super().__init__(path, list(self.arrays))
+
+    def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
+        for start in range(0, self.n_rows, rows):
+            self.fraction = min(1.0, (start + rows) / self.n_rows)
+            yield pd.DataFrame({name: self.arrays[name][start : start + rows] for name in columns})
+
+
+def _check_claim(path: Path, file: Any, name: str) -> None:
+    """Refuse an array whose header claims another size than its file holds, before memory is asked for."""
+    member = f"{name}.npy"
+    if member not in file.zip.namelist():  # bytes that are no array
+        raise TableError(f"{name} in {path} is not an array of numpy: write it with numpy.savez(…, X=X, y=y)")
+    with file.zip.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+        claimed, there = math.prod(shape) * dtype.itemsize, file.zip.getinfo(member).file_size - stream.tell()
+    if dtype.hasobject:
+        raise TableError(f"{name} in {path} holds objects of Python, which are not loaded: save it as numbers")
+    if claimed != there or min(shape, default=0) < 0:
+        raise TableError(
+            f"{name} in {path} is damaged: it claims shape {shape} of {dtype}, {claimed:,} bytes, and has {there:,}: "
+            f"save it again"
+        )
+
+
+def _arrow(path: Path) -> Any:
+    """pyarrow, which only Parquet needs."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise TableError(f"{path}: Parquet needs pyarrow: pip install pyarrow") from error
+    return pyarrow
+
+
+@contextlib.contextmanager
+def _csv_file(path: Path) -> Iterator[tuple[IO[bytes], BoundedRows]]:
+    """(the file itself, the file unzipped and with a bound on its rows)."""
+    with path.open("rb") as raw:
+        yield raw, BoundedRows(gzip.GzipFile(fileobj=raw) if path.name.lower().endswith(".gz") else raw)
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turns whatever a damaged file raises into a TableError that names it."""
+    try:
+        yield
+    except (TableError, PermissionError):
+        raise
+    except RowError as error:
+        raise TableError(f"{path} {error}") from error
+    except UnicodeDecodeError as error:
+        raise TableError(f"{path} is not UTF-8 text: save it as UTF-8") from error
+    except pd.errors.ParserWarning as error:
+        raise TableError(
+            f"{path} has rows with more cells than the header names columns: quote cells with commas"
+        ) from error
+    except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile, csv.Error) as error:
+        raise TableError(f"{path} cannot be read (damaged or another format), save it again: {error}") from error
+
+
+def quoted(names: Sequence[str], between: str = ", ") -> str:
+    return between.join(map(repr, map(str, names)))
+
+
+def _as_text(column: Any) -> Any:
+    """Strings, stripped; whole numbers without a decimal point; blanks stay blank."""
+
+    def text(value: Any) -> str | None:
+        whole = isinstance(value, float | np.floating) and float(value).is_integer()
+        return None if pd.isna(value) else str(int(value) if whole else value).strip() or None
+
+    return column.astype(object).map(text).astype(object)
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+class TableWriter:
+    """Writes a table chunk by chunk; it appears only when all is written (:mod:`warmgp.files.atomic`).
+
+    A context manager: leaving it by an exception removes what was written. Floats are written so that they read back
+    to the same bits.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.kind = table_format(self.path)
+        check_writable(self.path)
+        if self.kind in (".parquet", ".pq"):
+            _arrow(self.path)  # or refuse at once
+        self._whole = whole_file(self.path)
+        self._stream: Any = None  # a gzip or Parquet writer over the file
+        self._kept: list[Any] = []  # of an npz, which is written in one go
+        self._begun = False
+
+    def __enter__(self) -> Self:
+        self._file = self._whole.__enter__()
+        if self.kind == ".csv.gz":
+            self._stream = gzip.GzipFile("", "wb", fileobj=self._file)
+        return self
+
+    def write(self, columns: Mapping[str, FloatArray]) -> None:
+        """Append rows."""
+        frame = pd.DataFrame(dict(columns))
+        if self.kind == ".npz":
+            self._kept.append(frame)
+        elif self.kind in (".parquet", ".pq"):
+            rows = _arrow(self.path).Table.from_pandas(frame, preserve_index=False)
+            self._stream = self._stream or _arrow(self.path).parquet.ParquetWriter(self._file, rows.schema)
+            self._stream.write_table(rows)
+        else:
+            text = frame.to_csv(index=False, header=not self._begun, lineterminator="\n")
+            (self._stream or self._file).write(text.encode())
+        self._begun = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.push(self._whole)
+            if error is not None:
+                if self._stream is not None:
+                    with contextlib.suppress(Exception):  # nobody wants its complaint about a file that is gone
+                        self._stream.close()
+                raise error
+            if self._stream is not None:
+                self._stream.close()
+            if self._kept:
+                whole = pd.concat(self._kept)
+                np.savez(self._file, **{name: whole[name].to_numpy() for name in whole})

@@ -1,0 +1,50 @@
+"""What to say where a solve fell short of its tolerance."""
+
+from __future__ import annotations
+
+import sklearn.exceptions
+import torch
+
+from warmgp.planning.planner import Plan
+from warmgp.solvers import SolveResult, StoppingRule
+from warmgp.training.accuracy import MEAN, WORST, Accuracy
+
+
+class ConvergenceWarning(sklearn.exceptions.ConvergenceWarning):
+    """The final solve did not reach the tolerance, or predictions are further from exact than a fit promises."""
+
+
+def inexact(found: Accuracy, plan: Plan, dtype: torch.dtype) -> str:
+    """How far predictions may be from exact where a solve met its tolerance, why, and what would help."""
+    rule, single = plan.rule, dtype == torch.float32
+    if single and not plan.promote:
+        why, remedy = "float32 rounds too much at so little noise", 'use dtype="auto" or "float64"'
+    elif rule.max_epochs is not None:
+        why = f"{rule.max_epochs:g} epochs leave too much at so little noise"
+        remedy = "raise max_epochs" + (', or use dtype="float64"' if single else "")
+    else:
+        why, remedy = f"tol={rule.tol:g} is coarse beside so little noise", "use a smaller tol, or another solver"
+    what = f"the samples by about {found.samples:.2g}"
+    if found.mean > MEAN or found.worst > WORST:
+        what = f"the mean by about {found.mean:.2g} (at single points {found.worst:.2g})"
+    verdict = "Do not trust them" if max(found.mean, found.samples) > 1 else "They are less accurate than promised"
+    return (
+        f"predictions differ from exact ones at the same hyperparameters, {what} predictive standard deviations: "
+        f"{why}. {verdict}: {remedy}, or raise noise_floor."
+    )
+
+
+def unsolved(final: SolveResult, rule: StoppingRule) -> str:
+    """How far the solve got, what that means for predictions, and what would help."""
+    precise = "" if final.solution.dtype == torch.float64 else 'dtype="float64" or '
+    remedy = {
+        "budget": f"raise max_epochs (now {rule.max_epochs:g}) or n_steps" if rule.max_epochs else "",
+        "stagnated": f"use {precise}a higher noise_floor",
+        "diverged": 'use solver="ap" or a smaller learning rate of the solver',
+    }.get(final.stop_reason, "")
+    worst = max(final.residual_mean, final.residual_probes)
+    return (
+        f"the final solve stopped ({final.stop_reason}) at relative residuals {final.residual_mean:.3g} (mean) "
+        f"and {final.residual_probes:.3g} (samples), above tol={rule.tol:g}. "
+        f"{'Do not trust the predictions' if worst > 0.1 else 'Predictions are less accurate than asked'}: {remedy}."
+    )

@@ -1,0 +1,245 @@
+"""A GPRegressor as one file: all that prediction needs, and the settings and history behind it."""
+
+from __future__ import annotations
+
+import os
+import typing
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from warmgp.data.scaling import Standardizer
+from warmgp.estimator.parameters import check_parameters
+from warmgp.files import plan_json
+from warmgp.files.format import FileError, fingerprint, read, to_json, write
+from warmgp.gradient import GradientEstimator
+from warmgp.gradient.features import FeaturePrior
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import KERNELS, Kernel, get_kernel
+from warmgp.planning.devices import resolve_device
+from warmgp.planning.planner import DTYPES, INITS, bytes_of
+from warmgp.posterior import Posterior
+from warmgp.schema import (
+    DOUBLE,
+    Check,
+    TensorRule,
+    check_tensors,
+    either,
+    expect,
+    list_of,
+    maybe,
+    number,
+    of_hint,
+    one_of,
+    record,
+    text,
+    truth,
+    whole,
+)
+from warmgp.solvers import SOLVERS, Solver
+
+if TYPE_CHECKING:
+    from warmgp.estimator.regressor import GPRegressor
+
+NOT_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "memory_budget")
+"""Parameters that change nothing about the result: not part of a fingerprint."""
+NOT_SAVED = ("callbacks", "checkpoint")
+"""Parameters that are of one fit, not of its model: a loaded model, fitted again, writes nowhere."""
+
+TENSORS = {
+    "x": TensorRule(("n", "d")),
+    "theta": TensorRule(("t",), DOUBLE, positive=True),
+    "solution": TensorRule(("n", "1 + s")),
+    "frequencies": TensorRule(("m", "d")),
+    "sin_weights": TensorRule(("m", "s")),
+    "cos_weights": TensorRule(("m", "s")),
+    "x_mean": TensorRule(("d",), DOUBLE),
+    "x_scale": TensorRule(("d",), DOUBLE, positive=True),
+    "y_scaling": TensorRule((2,), DOUBLE),
+}
+CONTENT = record(
+    {
+        "settings": lambda *_: None,  # checked against the estimator's parameters
+        "plan": lambda *_: None,  # checked when it is read
+        "history": plan_json.history,
+        "kernel": one_of(KERNELS),
+        "exact": truth,
+        "converged": truth,
+        "log_marginal_likelihood": maybe(number(-np.inf, finite=False, nan=True)),
+        "feature_names": maybe(list_of(text)),
+    },
+    {"stop_reason": text, "solve_error": number(0.0, finite=False, nan=True)},
+)
+
+
+# -- settings --------------------------------------------------------------------------------------------------------
+def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The estimator's parameters, with objects by name and options, and without random states."""
+    out: dict[str, Any] = {}
+    for name, value in parameters.items():
+        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, Kernel):
+            value = value.name
+        elif isinstance(value, Solver | GradientEstimator):
+            value = plan_json.options_to_json(value)
+        elif isinstance(value, Hyperparameters):
+            value = {"hyperparameters": value.vector.tolist()}
+        elif isinstance(value, torch.device | torch.dtype):
+            value = str(value).removeprefix("torch.")
+        elif isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        elif name == "random_state":
+            value = int(value) if isinstance(value, int) else None
+        elif name == "memory_budget" and value is not None:
+            value = bytes_of(value)
+        out[name] = value
+    return out
+
+
+SPECIAL: dict[str, Check] = {
+    "kernel": one_of(KERNELS),
+    "solver": either(one_of(("auto", *SOLVERS)), plan_json.solver),
+    "gradient": either(one_of(("auto", *plan_json.GRADIENTS)), plan_json.gradient),
+    "init": either(one_of(INITS), record({"hyperparameters": list_of(number(5e-324))})),
+    "device": either(one_of(("auto",)), plan_json.device),
+    "dtype": one_of(("auto", *DTYPES)),
+    "max_epochs": maybe(either(one_of(("auto",)), number(5e-324, finite=False))),
+    "random_state": maybe(whole(0, 2**32 - 1)),
+}
+"""Parameters whose annotations do not say what a file may hold."""
+
+
+def settings_from_json(cls: type[GPRegressor], values: Any) -> dict[str, Any]:
+    """Parameters for a new estimator, checked; a solver that is not ours becomes "auto"."""
+    hints = typing.get_type_hints(cls.__init__)
+    known = {name: SPECIAL[name] if name in SPECIAL else of_hint(hints[name]) for name in hints if name != "return"
+             and name not in NOT_SAVED}  # fmt: skip
+    values = {k: v for k, v in values.items() if k not in NOT_SAVED} if isinstance(values, dict) else values
+    record({}, known)(values, "settings")
+    out = dict(values)
+    solver, gradient, init = out.get("solver"), out.get("gradient"), out.get("init")
+    if isinstance(solver, dict):
+        out["solver"] = SOLVERS[solver["name"]](**solver["options"]) if solver["name"] in SOLVERS else "auto"
+    if isinstance(gradient, dict):
+        out["gradient"] = plan_json.GRADIENTS[gradient["name"]](**gradient["options"])
+    if isinstance(init, dict):
+        expect(len(init["hyperparameters"]) > 2, "settings.init", "noise, signal and lengths", "too few numbers")
+        out["init"] = Hyperparameters.from_vector(torch.tensor(init["hyperparameters"], dtype=torch.float64))
+    check_parameters(cls(**out).get_params(deep=False))
+    return out
+
+
+def made_from(model: GPRegressor, data: Mapping[str, np.ndarray], seed: int) -> tuple[str, dict[str, str]]:
+    """(fingerprint, parts by name) of the data and of every setting that changes the result.
+
+    ``seed`` is what this fit draws from ``random_state``: of a generator it is all that counts.
+    """
+    settings = settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SETTINGS})
+    if isinstance(model.kernel, Kernel):  # with its options, where it has any
+        settings["kernel"] = f"{model.kernel!r} {sorted(vars(model.kernel).items())}"
+    if model.random_state is not None and settings["random_state"] is None:
+        settings["random_state"] = f"a generator that draws {seed}"
+    parts = {name: to_json(value) for name, value in settings.items()}
+    tensors = {name: torch.tensor(values) for name, values in data.items()}
+    marks = {name: fingerprint(values) for name, values in tensors.items()}
+    return fingerprint(*tensors.values(), to_json(settings)), {**marks, **parts}
+
+
+# -- there and back --------------------------------------------------------------------------------------------------
+def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
+    """Write a fitted model; an exact model's factor is rebuilt on demand, never stored."""
+    posterior = model._posterior
+    kernel = posterior.kernel
+    if kernel.name not in KERNELS or type(KERNELS[kernel.name]) is not type(kernel):
+        raise ValueError(f"kernel {kernel.name!r} is not part of warmgp, and a file holds no code: it cannot be saved")
+    scaler = model._scaler
+    tensors = {
+        "x": posterior.x,
+        "theta": posterior.theta.vector,
+        "solution": posterior.solution,
+        "frequencies": posterior.prior.frequencies,
+        "sin_weights": posterior.prior.sin_weights,
+        "cos_weights": posterior.prior.cos_weights,
+        "x_mean": torch.as_tensor(scaler.x_mean),
+        "x_scale": torch.as_tensor(scaler.x_scale),
+        "y_scaling": torch.tensor([scaler.y_mean, scaler.y_scale], dtype=torch.float64),
+    }
+    names = getattr(model, "feature_names_in_", None)
+    content = {
+        "settings": settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SAVED}),
+        "plan": plan_json.plan_to_json(model.plan_),
+        "history": plan_json.history_to_json(model.history_),
+        "kernel": kernel.name,
+        "exact": posterior.exact,
+        "converged": model.converged_,
+        "solve_error": model.solve_error_,
+        "stop_reason": model.stop_reason_,
+        "log_marginal_likelihood": model.log_marginal_likelihood_value_,
+        "feature_names": None if names is None else list(names),
+    }
+    write(path, "model", tensors, content)
+
+
+def load(
+    cls: type[GPRegressor],
+    path: str | os.PathLike[str],
+    device: str | torch.device = "auto",
+    solver: Solver | None = None,
+) -> GPRegressor:
+    """Read a model onto a device, ready to predict."""
+    place = resolve_device(device)
+    tensors, content = read(path, "model")
+    try:
+        return _restore(cls, tensors, content, place, solver)
+    except ValueError as error:
+        raise FileError(
+            f"{path} is not a model that this version of warmgp can use: it {error}. Give a whole copy, or fit it again"
+        ) from error
+
+
+def _restore(
+    cls: type[GPRegressor],
+    tensors: dict[str, Tensor],
+    content: Mapping[str, Any],
+    place: torch.device,
+    solver: Solver | None,
+) -> GPRegressor:
+    """The model: all is checked before anything is built."""
+    CONTENT(content, "")
+    settings = settings_from_json(cls, content["settings"])
+    plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
+    sizes = check_tensors(tensors, TENSORS)
+    d, lengths = sizes["d"], sizes["t"] - 2
+    expect(lengths in (1, d), "theta", f"{2 + d} or 3 numbers", sizes["t"])
+    expect(sizes["1 + s"] == 1 + sizes["s"], "solution", f"of {1 + sizes['s']} columns", sizes["1 + s"])
+    for one in content["history"]:
+        expect(len(one["length_scales"]) == lengths, "length_scales", f"{lengths} numbers", len(one["length_scales"]))
+    names = content["feature_names"]
+    expect(names is None or len(names) == d, "feature_names", f"{d} names", names and len(names))
+    y_mean, y_scale = tensors["y_scaling"].tolist()
+    expect(y_scale > 0, "y_scaling", "a positive scale", y_scale)
+
+    parts = ("x", "solution", "frequencies", "sin_weights", "cos_weights")
+    there = {name: tensors[name].to(place) for name in parts}
+    prior = FeaturePrior(there["frequencies"], there["sin_weights"], there["cos_weights"])
+    theta = Hyperparameters.from_vector(tensors["theta"])
+    model = cls(**settings)
+    model.plan_ = plan
+    model._scaler = Standardizer(tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale)
+    model._posterior = Posterior(
+        there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"]
+    )
+    model.hyperparameters_ = theta
+    model.history_ = list(plan_json.history_from_json(content["history"]))
+    model.n_steps_ = len(model.history_)
+    model.converged_ = content["converged"]
+    model.solve_error_ = content.get("solve_error", float("nan"))
+    model.stop_reason_ = content.get("stop_reason", "unknown")
+    model.log_marginal_likelihood_value_ = content["log_marginal_likelihood"]
+    model.n_features_in_ = d
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    return model

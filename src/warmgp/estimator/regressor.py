@@ -1,0 +1,493 @@
+"""GPRegressor: the scikit-learn estimator over everything below it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from warmgp.checks import check_count
+from warmgp.data.arrays import all_finite, check_inputs, check_targets, check_validation, integer_rest, like, to_numpy
+from warmgp.data.resolution import too_fine
+from warmgp.data.scaling import Standardizer, warn_of_units
+from warmgp.estimator import model_file
+from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
+from warmgp.estimator.parameters import check_parameters, check_seed, check_start
+from warmgp.estimator.start import begin
+from warmgp.files.keeper import CheckpointKeeper
+from warmgp.gradient import GradientEstimator, Pathwise
+from warmgp.gradient.exact import log_marginal_likelihood
+from warmgp.gradient.features import FeaturePrior
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel, get_kernel
+from warmgp.operators import make_operator
+from warmgp.planning.devices import device_or_cpu
+from warmgp.planning.planner import Plan, make_plan, moved_to, operator_for
+from warmgp.posterior import Posterior
+from warmgp.solvers import Solver
+from warmgp.training.accuracy import SAMPLES, accuracy
+from warmgp.training.bars import ProgressBar
+from warmgp.training.finish import last_solve
+from warmgp.training.loop import TrainingResult, train
+from warmgp.training.problem import Problem
+from warmgp.training.state import Callback, TrainingOptions
+
+FloatArray = NDArray[np.float64]
+
+
+class GPRegressor(RegressorMixin, BaseEstimator):
+    """Gaussian-process regression for ten thousand to millions of points.
+
+    Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
+    the last step's solutions, and whose probes become posterior samples. Small data (500 points, 8,000 on a GPU) are
+    trained exactly. Every "auto" is decided once, before training, and readable afterwards: ``print(model.plan_)``.
+
+    Parameters
+    ----------
+    kernel : {"matern32", "rbf", "matern12", "matern52"} or Kernel
+    ard : bool
+        One length scale per input column, or one for all.
+    solver : {"auto", "cholesky", "cg", "ap", "sgd"} or Solver
+        "auto" goes by the numbers of points and inputs, the memory and the device.
+    gradient : {"auto", "exact", "standard", "pathwise"} or GradientEstimator
+        "auto" is exact with Cholesky, pathwise otherwise.
+    solver_warm_start : bool
+        Start each solve at the last step's solutions, with probes frozen.
+    n_probes : int
+        Probe vectors, which are also the posterior samples behind ``std`` (by default from 2,500 points on).
+    n_features : int or "auto"
+        Random features of the prior functions, an even number.
+    tol : float
+        Relative residual at which a solve has converged.
+    max_epochs : float, None or "auto"
+        Budget of a solve in epochs (products with the whole kernel matrix); None means until ``tol``.
+    n_steps, learning_rate : number or "auto"
+        Of Adam. Numbers are taken literally, as in the paper. "auto" takes at most 200 steps (30 after a
+        start on part of the data) and stops when the likelihood has settled; 0.1 below 50,000 points, 0.03 above, and
+        relative for hyperparameters above 1.
+    init : {"auto", "ones", "sample", "subset"} or Hyperparameters
+        In standardised units. "sample" trains on a random fifth of the points first; "subset" averages exact fits of
+        neighbourhoods.
+    noise_floor : float
+        Least noise scale, in standardised units.
+    standardize : bool
+        Centre and scale inputs and targets, and undo it in predictions.
+    device : "auto", "cpu", "cuda", …
+    dtype : {"auto", "float32", "float64"}
+        "auto" is float32, checked against float64 at every step and left for it when that is not enough.
+    memory_budget : int or None
+        Bytes that training may use; None for what is free.
+    checkpoint : path or None
+        Save the state of training there; a later ``fit`` with the same data and settings goes on from it to the same
+        result, bit for bit on one CPU. Remove the file to start anew. It is of one fit: leave it out in a
+        cross-validation, whose fits would share the path.
+    checkpoint_every : int
+        Steps between checkpoints.
+    callbacks : sequence of callables
+        Called with (record, state) after every step; one that returns True ends training.
+    verbose : bool
+        Show progress bars, of the training and of a subset initialisation.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    hyperparameters_ : Hyperparameters
+        In standardised units.
+    history_ : list of StepRecord
+    plan_ : Plan
+    n_steps_ : int
+        Steps done.
+    stop_reason_ : str
+        Why the steps ended: "settled", "steps" (all of them were taken, and more might still help), "callback",
+        "interrupted", or "failed: …".
+    converged_ : bool
+        Whether the final solve met ``tol`` and predictions are as exact as promised: the mean within 0.1 predictive
+        standard deviations of the exact one at the same hyperparameters (999 points of 1,000), checked in float64
+        against the data as they came in.
+    solve_error_ : float
+        What that check found: how far the mean is from exact, as a root mean square over training points in units of
+        the noise, which a predictive standard deviation is at least. An upper estimate.
+    log_marginal_likelihood_value_ : float or None
+        At the final hyperparameters and in standardised units, where variances are exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from warmgp import GPRegressor
+    >>> X = np.linspace(0, 6, 200)[:, None]
+    >>> model = GPRegressor(n_steps=50, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> mean, std = model.predict([[1.5]], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(1.5)) < 0.05)
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "matern32",
+        *,
+        ard: bool = True,
+        solver: str | Solver = "auto",
+        gradient: str | GradientEstimator = "auto",
+        solver_warm_start: bool = True,
+        n_probes: int = 64,
+        n_features: int | str = "auto",
+        tol: float = 0.01,
+        max_epochs: float | str | None = "auto",
+        n_steps: int | str = "auto",
+        learning_rate: float | str = "auto",
+        init: str | Hyperparameters = "auto",
+        noise_floor: float = 1e-4,
+        standardize: bool = True,
+        device: str | torch.device = "auto",
+        dtype: str | torch.dtype = "auto",
+        memory_budget: int | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 10,
+        callbacks: Sequence[Callback] = (),
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel = kernel
+        self.ard = ard
+        self.solver = solver
+        self.gradient = gradient
+        self.solver_warm_start = solver_warm_start
+        self.n_probes = n_probes
+        self.n_features = n_features
+        self.tol = tol
+        self.max_epochs = max_epochs
+        self.n_steps = n_steps
+        self.learning_rate = learning_rate
+        self.init = init
+        self.noise_floor = noise_floor
+        self.standardize = standardize
+        self.device = device
+        self.dtype = dtype
+        self.memory_budget = memory_budget
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.random_state = random_state
+
+    # -- fitting -----------------------------------------------------------------------------------------------------
+    def fit(self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None = None) -> Self:
+        """Train on inputs X (n, d) and targets y (n,).
+
+        With ``validation=(X, y)`` every record of ``history_`` has the held-out ``metrics`` "rmse" and, with the
+        pathwise gradient, "llh", in standardised units; :class:`warmgp.files.logs.EarlyStopping` stops on them.
+
+        Ctrl-C ends training. The model of the whole steps before is kept and can be used; ``KeyboardInterrupt`` then
+        goes on, so that a cross-validation or a script ends, too.
+        """
+        before, accepted = dict(vars(self)), False
+        try:
+            with contextlib.ExitStack() as stack:
+                plan, scaler, result, targets = self._train(X, y, validation, stack)
+                self._accept(plan, scaler, result, targets)
+                accepted = True  # whatever the last checkpoint says
+        except BaseException:
+            if not accepted:  # there is no model: nothing is changed
+                self.__dict__.clear()
+                self.__dict__.update(before)
+            raise
+        if result.stopped_early == "interrupted":
+            raise KeyboardInterrupt(f"after {self.n_steps_} of {plan.n_steps} steps, whose model is kept")
+        return self
+
+    def plan(self, X: ArrayLike) -> Plan:
+        """How ``fit`` would train on data of this shape, and what it should cost; ``print`` it. Nothing is trained."""
+        self._check_settings()
+        inputs = check_inputs(clone(self), X, reset=True, least=2)
+        centred = Standardizer.centring(inputs).x(inputs, integer_rest(X))
+        return self._make_plan(inputs.shape[0], inputs.shape[1], too_fine(X, centred))
+
+    def _train(
+        self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None, stack: contextlib.ExitStack
+    ) -> tuple[Plan, Standardizer, TrainingResult, torch.Tensor]:
+        """Check, plan, resume or initialise, train; what has to be closed afterwards goes on the stack."""
+        kernel = self._check_settings()
+        inputs = check_inputs(self, X, reset=True, least=2)
+        n, d = inputs.shape
+        targets, rest = check_targets(y, n), integer_rest(X)
+        check_start(self.init, d, self.ard)
+        if np.ptp(targets) == 0:
+            raise ValueError(
+                f"y is constant ({targets[0]:g} in all {n} rows), and there is nothing to learn: check that the right "
+                f"column was passed as y"
+            )
+        if not self.standardize and not isinstance(self.init, Hyperparameters):
+            warn_of_units(inputs, targets)
+        scaler = Standardizer.fit(inputs, targets, rest) if self.standardize else Standardizer.centring(inputs)
+        standardised, y_standardised = scaler.x(inputs, rest), scaler.y(targets)
+        plan = self._make_plan(n, d, too_fine(X, standardised))
+        held_out = held_exact = None
+        if validation is not None:
+            held_out = check_validation(self, validation)
+            held_exact = scaler.x(held_out[0], integer_rest(validation[0])), scaler.y(held_out[1])
+        generator = torch.Generator()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        keeper = state = None
+        if self.checkpoint is not None:
+            data = {"X": inputs, "y": targets}
+            if rest is not None:
+                data["last digits of X"] = rest
+            if held_out is not None:
+                data |= {"validation X": held_out[0], "validation y": held_out[1]}
+            mark = model_file.made_from(self, data, seed)
+            keeper = stack.enter_context(CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator))
+            state, plan = keeper.resume(plan, (n, d))
+        options = self._options(plan)
+
+        def problem(dtype: torch.dtype, theta: Hyperparameters) -> Problem:
+            """The data in that precision, on their device."""
+
+            def tensor(values: FloatArray) -> torch.Tensor:
+                return torch.as_tensor(values).to(device=plan.device, dtype=dtype)
+
+            operator = make_operator(operator_for(plan, n, dtype), tensor(standardised), kernel, theta)
+            held = (tensor(held_exact[0]), tensor(held_exact[1])) if held_exact else None
+            original = None
+            if dtype != torch.float64:
+                original = (
+                    torch.as_tensor(standardised).to(plan.device),
+                    torch.as_tensor(y_standardised).to(plan.device),
+                )
+            return Problem(operator, tensor(y_standardised), held, original)
+
+        start = problem(plan.dtype, Hyperparameters.ones(d if self.ard else 1))
+        if state is None:
+            generator.manual_seed(seed)
+            given = self.init if isinstance(self.init, Hyperparameters) else None
+            state, plan = begin(plan, options, start, given, generator=generator, verbose=self.verbose)
+        elif state.solution is not None and state.solution.dtype != plan.dtype:  # it was promoted before
+            start = problem(state.solution.dtype, state.theta)
+        callbacks = list(self.callbacks)
+        if keeper is not None:
+            keeper.keep(state, plan)
+            callbacks.insert(0, keeper)
+        if self.verbose:
+            callbacks.append(stack.enter_context(ProgressBar(plan.n_steps, done=state.step)))
+        result = train(
+            start.operator,
+            start.y,
+            options,
+            generator=generator,
+            state=state,
+            callbacks=callbacks,
+            validation=start.held_out,
+            promote=partial(problem, torch.float64, state.theta) if plan.promote else None,
+            original=start.original,
+        )
+        plan = replace(plan, took_seconds=result.state.elapsed + result.final.seconds)
+        return plan, scaler, result, start.y
+
+    def _accept(self, plan: Plan, scaler: Standardizer, result: TrainingResult, y: torch.Tensor) -> None:
+        """Publish what training found, and warn where the final solve fell short."""
+        final = result.final
+        if result.stopped_early.startswith("failed"):
+            warnings.warn(
+                f"training {result.stopped_early}. The model of the {len(result.history)} steps before is kept",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.plan_ = replace(plan, exact_posterior=plan.exact_posterior and result.posterior.exact)
+        self._scaler = scaler
+        self._posterior = result.posterior
+        self.hyperparameters_ = result.theta
+        self.history_ = list(result.history)
+        self.n_steps_ = len(self.history_)
+        self.stop_reason_ = result.stopped_early or ("settled" if self.n_steps_ < plan.n_steps else "steps")
+        self.converged_ = final.converged and result.accuracy.suffices
+        self.solve_error_ = result.accuracy.mean
+        self.log_marginal_likelihood_value_ = None
+        factor = result.posterior.factor
+        if factor is not None:
+            v = result.posterior.solution[:, 0]
+            self.log_marginal_likelihood_value_ = log_marginal_likelihood(y, v, factor)
+        if not final.converged:
+            warnings.warn(unsolved(final, plan.rule), ConvergenceWarning, stacklevel=3)
+        elif not self.converged_:
+            told = inexact(result.accuracy, plan, result.posterior.x.dtype)
+            warnings.warn(told, ConvergenceWarning, stacklevel=3)
+
+    def _make_plan(self, n: int, d: int, fine: str = "") -> Plan:
+        """The plan for n points of d inputs; ``fine`` says why float32 does not do for them."""
+        plan = self._plan_in(n, d, "float64" if fine and self.dtype == "auto" else self.dtype)
+        if not fine:
+            return plan
+        if plan.dtype == torch.float32:
+            remedy = 'use dtype="auto" or "float64"'
+        else:
+            plan = replace(plan, why=(*plan.why, f"In float64: {fine}."))
+            remedy = (
+                "training is in float64, but from length scales of 1 it may not find what varies within a group. Make "
+                "the position within a group a column of its own, or give init=Hyperparameters(...) with a length "
+                "scale of that size"
+            )
+        if plan.dtype == torch.float32 or not isinstance(self.init, Hyperparameters):
+            warnings.warn(f"{fine}: {remedy}", UserWarning, stacklevel=4)
+        return plan
+
+    def _plan_in(self, n: int, d: int, dtype: str | torch.dtype) -> Plan:
+        return make_plan(
+            n,
+            d,
+            solver=self.solver,
+            gradient=self.gradient,
+            n_probes=self.n_probes,
+            n_features=self.n_features,
+            tol=self.tol,
+            max_epochs=self.max_epochs,
+            n_steps=self.n_steps,
+            learning_rate=self.learning_rate,
+            init="given" if isinstance(self.init, Hyperparameters) else self.init,
+            device=self.device,
+            dtype=dtype,
+            memory_budget=self.memory_budget,
+            kernel=get_kernel(self.kernel),
+        )
+
+    def _options(self, plan: Plan) -> TrainingOptions:
+        return TrainingOptions(
+            plan.solver,
+            plan.gradient,
+            rule=plan.rule,
+            n_steps=plan.n_steps,
+            learning_rate=plan.learning_rate,
+            warm_start=self.solver_warm_start,
+            noise_floor=self.noise_floor,
+            n_features=plan.n_features,
+            n_samples=self.n_probes,
+            relative_steps=plan.relative_steps,
+            settle=plan.settle,
+            exact_posterior=plan.exact_posterior,
+            refine=True,
+        )
+
+    def _check_settings(self) -> Kernel:
+        """Raise for a parameter that no data could make right; the kernel."""
+        kernel = get_kernel(self.kernel)
+        check_parameters(self.get_params(deep=False))
+        self._options(self._make_plan(2, 1))
+        return kernel
+
+    # -- predicting --------------------------------------------------------------------------------------------------
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, include_noise: bool = True
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Predictive mean at X, and with ``return_std`` or ``return_cov`` its standard deviation or covariance.
+
+        Both are those of new observations; ``include_noise=False`` leaves the observation noise out. They are exact
+        for a model trained exactly, and up to 2,500 points by default. Otherwise they come from the posterior samples,
+        and the covariance without noise has rank at most ``n_probes``. The mean alone costs nothing for them.
+        """
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be asked for: the covariance has the variances")
+        check_is_fitted(self, "hyperparameters_")
+        posterior, x = self._posterior, self._standardised(X)
+        if not (return_std or return_cov):
+            return like(X, all_finite(self._scaler.y_back(posterior.mean(x).cpu().double().numpy())))
+        noise = posterior.noise_variance if include_noise else 0.0
+        if return_cov:
+            covariance = posterior.covariance(x).double().cpu().numpy() + noise * np.eye(len(x))
+            centre = self._scaler.y_back(posterior.mean(x).cpu().double().numpy())
+            with np.errstate(over="ignore"):
+                covariance *= self._scaler.y_scale
+                covariance *= self._scaler.y_scale
+            return like(X, all_finite(centre)), like(X, all_finite(covariance))
+        mean, variance = posterior.mean_and_variance(x)
+        total = variance.double() + noise
+        std = total.sqrt().cpu().numpy()
+        centre = self._scaler.y_back(mean.cpu().double().numpy())
+        return like(X, all_finite(centre)), like(X, all_finite(self._scaler.y_scale_back(std)))
+
+    def _standardised(self, X: ArrayLike) -> torch.Tensor:
+        """New inputs as the posterior takes them, (m, d)."""
+        return torch.as_tensor(self._scaler.x(check_inputs(self, X), integer_rest(X))).to(self._posterior.x)
+
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | None = None) -> FloatArray:
+        """Posterior functions at X without noise, (rows of X, n_samples).
+
+        The first ``n_probes`` are stored with the model. Any number can be had with a ``random_state``: the functions
+        of a seed are new ones, and cost one more solve at every call. Either way the same arguments are the same
+        functions at any X.
+        """
+        check_is_fitted(self, "hyperparameters_")
+        check_count("n_samples", n_samples)
+        posterior, x = self._posterior, self._standardised(X)
+        if random_state is not None:
+            check_seed(random_state)
+            posterior = self._new_samples(n_samples, int(check_random_state(random_state).randint(2**31 - 1)))
+        elif n_samples > posterior.n_samples:
+            raise ValueError(
+                f"n_samples={n_samples} is more than the {posterior.n_samples} functions of the model: "
+                f"give random_state to draw new ones, or fit with a larger n_probes"
+            )
+        return like(X, all_finite(self._scaler.y_back(posterior.samples(x)[:, :n_samples].double().cpu().numpy())))
+
+    def _new_samples(self, n_samples: int, seed: int) -> Posterior:
+        """A posterior with n new functions: a draw of the prior and one solve."""
+        old, plan = self._posterior, self.plan_
+        generator = torch.Generator().manual_seed(seed)
+        operator = make_operator(operator_for(plan, len(old.x), old.x.dtype), old.x, old.kernel, old.theta)
+        pathwise = Pathwise(n_samples, plan.n_features)
+        draw = pathwise.draw(operator, generator)
+        targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already
+        solved = last_solve(operator, targets, None, self._options(plan), generator)
+        assert isinstance(draw.prior, FeaturePrior)
+        solution = torch.cat([old.solution[:, :1], solved.solution], 1)
+        new = Posterior(old.x, old.kernel, old.theta, solution, draw.prior)
+        found = accuracy(new, Problem(operator, operator.matmul(solution[:, :1])[:, 0]), draw)
+        if not solved.converged:
+            warnings.warn(unsolved(solved, plan.rule), ConvergenceWarning, stacklevel=3)
+        elif found.samples > SAMPLES:
+            warnings.warn(inexact(found, plan, operator.dtype), ConvergenceWarning, stacklevel=3)
+        return new
+
+    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
+        """log p(y_i | x_i) of each row under the normal predictive distribution, in the units of y, (rows of X,)."""
+        mean, std = self.predict(to_numpy(X), return_std=True)
+        targets = check_targets(y, len(mean))
+        return like(X, -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2)))
+
+    # -- files -------------------------------------------------------------------------------------------------------
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles and copies hold the posterior on the CPU, so that they can be read where there is no GPU."""
+        state = dict(super().__getstate__())
+        if "_posterior" in state:
+            state["_posterior"] = state["_posterior"].to("cpu")
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Back to the device of the plan, or on the CPU where that is not to be had."""
+        super().__setstate__(state)
+        if "_posterior" in state:
+            self.plan_ = moved_to(self.plan_, device_or_cpu(self.plan_.device))
+            self._posterior = self._posterior.to(self.plan_.device)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one safetensors file, whole or not at all."""
+        check_is_fitted(self, "hyperparameters_")
+        model_file.save(self, path)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], device: str | torch.device = "auto", solver: Solver | None = None
+    ) -> GPRegressor:
+        """Read a model that :meth:`save` wrote, onto ``device``; it predicts at once, with no solve.
+
+        ``solver`` is needed only for a model that was trained with a solver of your own.
+        """
+        return model_file.load(cls, path, device, solver)

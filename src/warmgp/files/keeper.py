@@ -1,0 +1,95 @@
+"""Keeping a training safe while it runs: a callback that writes checkpoints, and what a resume reads back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from warmgp.files.atomic import Claim
+from warmgp.files.checkpoint import Mark, read_checkpoint, write_checkpoint
+from warmgp.files.paths import check_writable
+from warmgp.planning.planner import Plan
+from warmgp.training.state import StepRecord, TrainingState
+
+
+class CheckpointKeeper:
+    """A callback for :func:`warmgp.training.loop.train` that saves every so many steps, and once more at the end.
+
+    The random generator's state is taken right after each step, together with the training state: what is written is
+    always of one moment, even when a later step was cut in the middle.
+
+    A context manager: the file is claimed for as long as it is open, so that no two trainings write over each other;
+    leaving it writes the latest whole step.
+
+    Parameters
+    ----------
+    path
+        The checkpoint file.
+    every : int
+        Steps between two saves.
+    fingerprint : str
+        Of data and settings; a file with another one is refused.
+    made_from : Mark
+        The same by name, to say what differs.
+    generator : torch.Generator
+        The generator that training uses.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], every: int, fingerprint: str, made_from: Mark, generator: torch.Generator
+    ) -> None:
+        self.path = Path(path)
+        self.every = every
+        self.fingerprint = fingerprint
+        self.made_from = made_from
+        self.generator = generator
+        self._claim = Claim(path)
+        self._latest: tuple[TrainingState, Tensor] | None = None
+        self._plan: Plan | None = None
+        self._written = -1
+
+    def __enter__(self) -> Self:
+        check_writable(self.path)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.flush()
+        finally:
+            self._claim.release()
+
+    def resume(self, plan: Plan, shape: tuple[int, int]) -> tuple[TrainingState | None, Plan]:
+        """The saved state and plan, with the generator set to that moment; (None, plan) where there is no file.
+
+        ``shape`` is that of the inputs, (n, d).
+        """
+        if not self._claim.take():
+            return None, plan
+        state, random, plan = read_checkpoint(self.path, self.fingerprint, plan, shape, self.made_from)
+        self.generator.set_state(random)
+        self._written = state.step
+        return state, plan
+
+    def keep(self, state: TrainingState, plan: Plan) -> None:
+        """Begin at this state; writes it unless it was read from the file."""
+        self._plan = plan
+        self._latest = state, self.generator.get_state()
+        self.flush()
+
+    def __call__(self, record: StepRecord, state: TrainingState) -> None:
+        self._latest = state, self.generator.get_state()
+        if state.step % self.every == 0:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the latest whole step, unless it is written already."""
+        if self._latest is None or self._plan is None:
+            return
+        state, random = self._latest
+        if state.step != self._written:
+            write_checkpoint(self.path, state, random, self._plan, self.fingerprint, self.made_from, self._claim)
+            self._written = state.step

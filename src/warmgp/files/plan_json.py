@@ -1,0 +1,168 @@
+"""Plans, solvers, estimators and histories as JSON, and what is allowed there when they are read back."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
+from warmgp.operators import OPERATORS, TRITON_OPERATORS
+from warmgp.planning.planner import DTYPES, INITS, Plan, moved_to
+from warmgp.schema import (
+    SchemaError,
+    dict_of,
+    expect,
+    list_of,
+    maybe,
+    number,
+    of_class,
+    one_of,
+    record,
+    text,
+    whole,
+)
+from warmgp.solvers import SOLVERS, Solver, StoppingRule
+from warmgp.training.state import StepRecord
+
+GRADIENTS: dict[str, type[GradientEstimator]] = {"exact": Exact, "standard": Standard, "pathwise": Pathwise}
+DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:[0-9]{1,3})?")
+UNLIMITED = {name: maybe(number(finite=False)) for name in ("max_epochs", "grow_after", "stall_epochs")}
+"""Budgets, which may be infinite."""
+
+
+# -- what is allowed -------------------------------------------------------------------------------------------------
+def options(value: Any, name: str) -> None:
+    """A solver or an estimator by name and options: ours by their fields; what others have is not looked at."""
+    record({"name": text, "options": dict_of(lambda *_: None)})(value, name)
+    cls = SOLVERS.get(value["name"]) or GRADIENTS.get(value["name"])
+    if cls is None:
+        return
+    own = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    of_class(cls, **{key: check for key, check in UNLIMITED.items() if key in own})(value["options"], f"{name}.options")
+    try:
+        cls(**value["options"])
+    except ValueError as error:
+        raise SchemaError(f"{name}.options: {error}") from error
+
+
+def gradient(value: Any, name: str) -> None:
+    """An estimator, which must be one of ours."""
+    options(value, name)
+    one_of(GRADIENTS)(value["name"], f"{name}.name")
+
+
+def solver(value: Any, name: str) -> None:
+    """A solver, of ours or not."""
+    options(value, name)
+    expect(value["name"] not in GRADIENTS, name, "a solver", value["name"])
+
+
+def device(value: Any, name: str) -> None:
+    """The name of a device, which need not be here."""
+    expect(isinstance(value, str) and DEVICE.fullmatch(value) is not None, name, "a device", value)
+
+
+def rule(value: Any, name: str) -> None:
+    """A stopping rule."""
+    of_class(StoppingRule, max_epochs=UNLIMITED["max_epochs"])(value, name)
+    try:
+        StoppingRule(**value)
+    except ValueError as error:
+        raise SchemaError(f"{name}: {error}") from error
+
+
+_plan = of_class(
+    Plan,
+    device=device,
+    dtype=one_of(DTYPES),
+    operator=one_of((*OPERATORS, *TRITON_OPERATORS)),
+    solver=solver,
+    gradient=gradient,
+    rule=rule,
+    learning_rate=number(5e-324),
+    init=one_of(INITS),
+    n_features=whole(2, 2**31),
+)
+_any_number = number(-math.inf, finite=False, nan=True)
+_record = of_class(
+    StepRecord,
+    residual_mean=number(finite=False, nan=True),
+    residual_probes=number(finite=False, nan=True),
+    log_marginal_likelihood=maybe(_any_number),
+    gain=_any_number,
+    metrics=dict_of(_any_number),
+)
+
+
+def history(value: Any, name: str) -> None:
+    """The records of all steps, in order."""
+    list_of(_record)(value, name)
+    for number_, one in enumerate(value):
+        expect(one["step"] == number_, f"{name}[{number_}].step", str(number_), one["step"])
+
+
+# -- there and back --------------------------------------------------------------------------------------------------
+def options_to_json(thing: Solver | GradientEstimator) -> dict[str, Any]:
+    """A solver's or an estimator's name and options."""
+    return {"name": thing.name, "options": dataclasses.asdict(thing)}  # type: ignore[call-overload]
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """A plan; refuses an estimator that is not ours."""
+    if GRADIENTS.get(plan.gradient.name) is not type(plan.gradient):
+        raise ValueError(
+            f"gradient {plan.gradient.name!r} is not part of warmgp, and a file holds no code: a model or a checkpoint "
+            "with it cannot be saved"
+        )
+    values = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
+    return {
+        **values,
+        "device": str(plan.device),
+        "dtype": str(plan.dtype).removeprefix("torch."),
+        "solver": options_to_json(plan.solver),
+        "gradient": options_to_json(plan.gradient),
+        "rule": dataclasses.asdict(plan.rule),
+        "why": list(plan.why),
+    }
+
+
+def plan_from_json(
+    values: Mapping[str, Any], *, solver: Solver | None = None, device: torch.device | None = None
+) -> Plan:
+    """The plan of a file. ``solver`` stands in for one that is not ours; ``device`` replaces the one it was made on."""
+    _plan(values, "plan")
+    saved = values["solver"]
+    if saved["name"] in SOLVERS:
+        solver = SOLVERS[saved["name"]](**saved["options"])
+    elif solver is None or solver.name != saved["name"]:
+        raise SchemaError(f"was made with solver {saved['name']!r}, which is not part of warmgp: pass it as solver=")
+    plan = Plan(
+        **{
+            **values,
+            "device": torch.device(values["device"]),
+            "dtype": DTYPES[values["dtype"]],
+            "solver": solver,
+            "gradient": GRADIENTS[values["gradient"]["name"]](**values["gradient"]["options"]),
+            "rule": StoppingRule(**values["rule"]),
+            "why": tuple(values.get("why", ())),
+        }
+    )
+    return plan if device is None else moved_to(plan, device)
+
+
+def history_to_json(history: Sequence[StepRecord]) -> list[dict[str, Any]]:
+    """The records of all steps."""
+    return [dataclasses.asdict(record) for record in history]
+
+
+def history_from_json(values: list[dict[str, Any]]) -> tuple[StepRecord, ...]:
+    """The records of all steps, which :func:`history` has checked."""
+    return tuple(
+        StepRecord(**{**v, "length_scales": tuple(v["length_scales"]), "notes": tuple(v.get("notes", ()))})
+        for v in values
+    )

@@ -1,0 +1,124 @@
+"""Triton kernels of ∂/∂θ Σ_c a_cᵀ H b_c: by differences of inputs, and by products."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from warmgp.operators.triton.parts import add_squares, halves, profile_and_weight, split_dot
+
+
+@triton.jit
+def gradient(
+    AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, OUT, n, n_tiles, splits,
+    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr,
+    S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr, BM: tl.constexpr,
+):  # fmt: skip
+    """Sums over the tiles on and above the diagonal: OUT[program] = [Σ G k, Σ G ω (z_i − z_j)² per input].
+
+    G = L Rᵀ with columns split into halves, plus LY RYᵀ; not symmetric: G + Gᵀ. A tile off the diagonal counts twice.
+    """
+    row_tile = tl.program_id(0)
+    rows = row_tile * BM + tl.arange(0, BM)
+    inputs = tl.arange(0, D)
+    out = OUT + (row_tile * splits + tl.program_id(1)) * (1 + DIM)
+    if PRODUCTS:
+        a_high = tl.load(AH + rows[:, None] * D + inputs[None, :])
+        a_low = tl.load(AL + rows[:, None] * D + inputs[None, :])
+    if S > 0:
+        columns_s = tl.arange(0, S)
+        at_rows = rows[:, None] * S + columns_s[None, :]
+        l_high, l_low = tl.load(LH + at_rows), tl.load(LL + at_rows)
+        if not SYMMETRIC:
+            r_high, r_low = tl.load(RH + at_rows), tl.load(RL + at_rows)
+    signal = tl.zeros([BM], tl.float32)
+    for tile in range(row_tile + tl.program_id(1), n_tiles, splits):
+        columns = tile * BM + tl.arange(0, BM)
+        square = tl.zeros([BM, BM], tl.float32)
+        if PRODUCTS:
+            b_high = tl.load(BH + columns[:, None] * D + inputs[None, :])
+            b_low = tl.load(BL + columns[:, None] * D + inputs[None, :])
+            square = split_dot(a_high, a_low, tl.trans(b_high), tl.trans(b_low))
+            square = tl.where(rows[:, None] == columns[None, :], 0.0, square)
+        square = add_squares(square, rows, columns, X, X, x_stride, x_stride, DIFFERENCED)
+        G = tl.zeros([BM, BM], tl.float32)
+        if S > 0:
+            at_columns = columns[:, None] * S + columns_s[None, :]
+            G = split_dot(l_high, l_low, tl.trans(tl.load(RH + at_columns)), tl.trans(tl.load(RL + at_columns)))
+            if not SYMMETRIC:
+                G += split_dot(r_high, r_low, tl.trans(tl.load(LH + at_columns)), tl.trans(tl.load(LL + at_columns)))
+        if PLAIN:
+            G += tl.load(LY + rows)[:, None] * tl.load(RY + columns)[None, :]
+            if not SYMMETRIC:
+                G += tl.load(RY + rows)[:, None] * tl.load(LY + columns)[None, :]
+        both = 2.0 if SYMMETRIC else 1.0
+        G = G * tl.where(tile == row_tile, 0.5 * both, both)
+        k, weight = profile_and_weight(square, KERNEL)
+        signal += tl.sum(G * k, 1)
+        W = G * weight
+        for input in range(DIM):
+            line = X + input * x_stride
+            difference = tl.load(line + rows)[:, None] - tl.load(line + columns)[None, :]
+            tl.atomic_add(out + 1 + input, tl.sum(tl.sum(W * difference * difference, 1), 0), sem="relaxed")
+    tl.atomic_add(out, tl.sum(signal, 0), sem="relaxed")
+
+
+@triton.jit
+def gradient_rows(
+    AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, SIGNAL, OUT, OUT_DIFFERENCED, n, columns_per_split,
+    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, SLOTS: tl.constexpr, D: tl.constexpr,
+    S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """SIGNAL[split, i] = Σ_j G_ij k_ij and OUT[split, i, :] = 2^−11 Σ_j G_ij ω_ij [z_j, 1, …] (augmented inputs).
+
+    G as in :func:`gradient`. By symmetry Σ_ij W_ij (z_i − z_j)² = 2 Σ_i (z_i² (W1)_i − z_i (Wz)_i), which the host adds
+    up in float64. Products instead of differences: for many inputs, where nothing cancels badly. The inputs that are
+    differenced have OUT_DIFFERENCED[split, i, input] = Σ_j G_ij ω_ij (z_i − z_j)² instead.
+    """
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    inputs = tl.arange(0, D)
+    a_high = tl.load(AH + rows[:, None] * D + inputs[None, :])
+    a_low = tl.load(AL + rows[:, None] * D + inputs[None, :])
+    if S > 0:
+        columns_s = tl.arange(0, S)
+        at_rows = rows[:, None] * S + columns_s[None, :]
+        l_high, l_low = tl.load(LH + at_rows), tl.load(LL + at_rows)
+        if not SYMMETRIC:
+            r_high, r_low = tl.load(RH + at_rows), tl.load(RL + at_rows)
+    signal = tl.zeros([BM], tl.float32)
+    total = tl.zeros([BM, D], tl.float32)
+    slots = tl.arange(0, SLOTS)
+    total_differenced = tl.zeros([BM, SLOTS], tl.float32)
+    begin = tl.program_id(1) * columns_per_split
+    for start in tl.range(begin, tl.minimum(begin + columns_per_split, n), BN, num_stages=STAGES):
+        columns = start + tl.arange(0, BN)
+        b_high = tl.load(BH + columns[:, None] * D + inputs[None, :])
+        b_low = tl.load(BL + columns[:, None] * D + inputs[None, :])
+        square = split_dot(a_high, a_low, tl.trans(b_high), tl.trans(b_low))
+        square = add_squares(square, rows, columns, X, X, x_stride, x_stride, DIFFERENCED)
+        G = tl.zeros([BM, BN], tl.float32)
+        if S > 0:
+            at_columns = columns[:, None] * S + columns_s[None, :]
+            G = split_dot(l_high, l_low, tl.trans(tl.load(RH + at_columns)), tl.trans(tl.load(RL + at_columns)))
+            if not SYMMETRIC:
+                G += split_dot(r_high, r_low, tl.trans(tl.load(LH + at_columns)), tl.trans(tl.load(LL + at_columns)))
+        if PLAIN:
+            G += tl.load(LY + rows)[:, None] * tl.load(RY + columns)[None, :]
+            if not SYMMETRIC:
+                G += tl.load(RY + rows)[:, None] * tl.load(LY + columns)[None, :]
+        k, weight = profile_and_weight(square, KERNEL)
+        signal += tl.sum(G * k, 1)
+        W = G * weight
+        for input in tl.static_range(DIFFERENCED):
+            line = X + input * x_stride
+            difference = tl.load(line + rows)[:, None] - tl.load(line + columns)[None, :]
+            here = tl.sum(W * difference * difference, 1)
+            total_differenced += tl.where(slots[None, :] == input, here[:, None], 0.0)
+        w_high, w_low = halves(W * 0.00048828125)  # 2^−11: |G| may be 2^26
+        total += split_dot(w_high, w_low, b_high, b_low)
+    at = tl.program_id(1) * n + rows
+    tl.store(SIGNAL + at, signal, mask=rows < n)
+    tl.store(OUT + at[:, None] * D + inputs[None, :], total, mask=(rows < n)[:, None])
+    if DIFFERENCED > 0:
+        tl.store(OUT_DIFFERENCED + at[:, None] * SLOTS + slots[None, :], total_differenced, mask=(rows < n)[:, None])

@@ -1,0 +1,242 @@
+"""Triton kernels that multiply by K(a, b) or a stored H, without ever forming K.
+
+A program owns a tile of rows and walks over the columns. For each tile it makes squared distances, the kernel from
+them, and the product with V, all in registers and shared memory.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from warmgp.operators.triton.parts import LN2, add_squares, halves, profile, scale_of, split_dot
+
+
+@triton.jit
+def store_result(
+    total, total_plain, rows, offset, n_columns, SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
+    FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr, S: tl.constexpr,
+    PLAIN: tl.constexpr,
+):  # fmt: skip
+    """The end of a product: partial sums as OUT[split, i, :], or, where ``FINAL``, what ``combine`` would make of them,
+
+        OUT[i, first + column] (+)= factor/scale · total (+ noise · V[own row]).
+
+    ``NOISE`` 1: the own rows of V are INDEX; 2: they are i − offset, where there is such a row. ``SQUARES`` 1: SUMS[i]
+    is the sum of squares of what was stored in row i; 2: that is added to it.
+    """
+    if not FINAL:
+        out = OUT + (tl.program_id(1) * m + rows) * width
+        if PLAIN:
+            tl.store(out, total_plain, mask=rows < m)
+        if S > 0:
+            tl.store(out[:, None] + PLAIN + tl.arange(0, S)[None, :], total, mask=(rows < m)[:, None])
+    else:
+        rows = rows.to(tl.int64)
+        inside = rows < m
+        if NOISE == 1:
+            own = tl.load(INDEX + rows, mask=inside, other=0)
+            has_own = inside
+        else:
+            own = rows - offset
+            has_own = inside & (own >= 0) & (own < n_columns)
+        squares = tl.zeros([rows.shape[0]], tl.float32)
+        if PLAIN:
+            plain = total_plain * (factor / scale_of(tl.load(BITS + first)))
+            if NOISE > 0:
+                plain += noise * tl.load(V + own * c + first, mask=has_own, other=0.0)
+            if ADD:
+                plain += tl.load(OUT + rows * c + first, mask=inside, other=0.0)
+            tl.store(OUT + rows * c + first, plain, mask=inside)
+            squares += plain * plain
+        if S > 0:
+            columns = PLAIN + tl.arange(0, S)
+            valid = (columns < used)[None, :]
+            at = rows[:, None] * c + first + columns[None, :]
+            total = total * (factor / scale_of(tl.load(BITS + first + columns, mask=columns < used, other=0)))[None, :]
+            if NOISE > 0:
+                its = V + own[:, None] * c + first + columns[None, :]
+                total += noise * tl.load(its, mask=has_own[:, None] & valid, other=0.0)
+            if ADD:
+                total += tl.load(OUT + at, mask=inside[:, None] & valid, other=0.0)
+            tl.store(OUT + at, total, mask=inside[:, None] & valid)
+            if SQUARES > 0:
+                total = tl.where(valid, total, 0.0)
+                squares += tl.sum(total * total, 1)
+        if SQUARES == 2:
+            squares += tl.load(SUMS + rows, mask=inside, other=0.0)
+        if SQUARES > 0:
+            tl.store(SUMS + rows, squares, mask=inside)
+
+
+@triton.jit
+def product(
+    AH, AL, BH, BL, XA, XB, a_stride, b_stride, VH, VL, VY, ROWS, COLUMNS,
+    SUMS, OUT, BITS, V, INDEX, c, first, used, factor, noise, m, last, n_columns, columns_per_split, width,
+    GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr,
+    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr, S: tl.constexpr,
+    PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """OUT[split, i, :] = 256 Σ_j k(a_i, b_j) [VY_j, V_j] over the split's columns; rows of OUT have ``width`` numbers.
+
+    ``ROWS`` and ``COLUMNS`` are the indices of the points to use where they are gathered; else all rows, and the
+    columns from the one that ``COLUMNS`` points at, so that a graph can be replayed for another block. Columns beyond
+    ``last`` stand for it (their V is zero). ``FINAL``, for a single split: OUT is the result itself, as :func:`combine`
+    would make it, or what it is added to.
+    """
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns_s, inputs = tl.arange(0, S if S > 0 else 16), tl.arange(0, D)
+    points = rows
+    if GATHER_ROWS:
+        points = tl.load(ROWS + rows, mask=rows < m, other=0)
+    offset = 0
+    if not GATHER_COLUMNS:
+        offset = tl.load(COLUMNS)
+    if PRODUCTS:
+        a_high = tl.load(AH + points[:, None] * D + inputs[None, :])
+        a_low = tl.load(AL + points[:, None] * D + inputs[None, :])
+    else:
+        nought = tl.load(AH + tl.arange(0, BM)[:, None] * D + inputs[None, :])
+        nought_columns = tl.load(BH + tl.arange(0, BN)[:, None] * D + inputs[None, :])
+    total = tl.zeros([BM, S if S > 0 else 16], tl.float32)
+    total_plain = tl.zeros([BM], tl.float32)
+    begin = tl.program_id(1) * columns_per_split
+    end = tl.minimum(begin + columns_per_split, n_columns)
+    for start in tl.range(begin, end, BN, num_stages=STAGES):
+        local = start + tl.arange(0, BN)
+        if GATHER_COLUMNS:
+            columns = tl.load(COLUMNS + local, mask=local < n_columns, other=0)
+        else:
+            columns = tl.minimum(offset + local, last)
+        if PRODUCTS:
+            b_high = tl.load(BH + columns[:, None] * D + inputs[None, :])
+            b_low = tl.load(BL + columns[:, None] * D + inputs[None, :])
+            square = split_dot(a_high, a_low, tl.trans(b_high), tl.trans(b_low))
+        else:
+            square = tl.dot(nought, tl.trans(nought_columns))  # zero, in the layout that the product wants k in
+        square = add_squares(square, points, columns, XA, XB, a_stride, b_stride, DIFFERENCED)
+        k = profile(square, KERNEL)
+        if S > 0:
+            k_high, k_low = halves(k)
+            v_high = tl.load(VH + local[:, None] * S + columns_s[None, :])
+            v_low = tl.load(VL + local[:, None] * S + columns_s[None, :])
+            total += split_dot(k_high, k_low, v_high, v_low)
+        if PLAIN:
+            total_plain += tl.sum(k * tl.load(VY + local)[None, :], 1)
+    store_result(
+        total, total_plain, rows, offset, n_columns, SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
+        FINAL, ADD, NOISE, SQUARES, S, PLAIN,
+    )  # fmt: skip
+
+
+@triton.jit
+def fill(
+    AH, AL, BH, BL, XA, x_stride, H, stride, factor, n,
+    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
+):  # fmt: skip
+    """H[i, j] = factor · 256 k(x_i, x_j), rows ``stride`` numbers apart."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns = tl.program_id(1) * BM + tl.arange(0, BM)
+    inputs = tl.arange(0, D)
+    square = tl.zeros([BM, BM], tl.float32)
+    if PRODUCTS:
+        a_high = tl.load(AH + rows[:, None] * D + inputs[None, :])
+        a_low = tl.load(AL + rows[:, None] * D + inputs[None, :])
+        b_high = tl.load(BH + columns[:, None] * D + inputs[None, :])
+        b_low = tl.load(BL + columns[:, None] * D + inputs[None, :])
+        square = split_dot(a_high, a_low, tl.trans(b_high), tl.trans(b_low))
+    square = add_squares(square, rows, columns, XA, XA, x_stride, x_stride, DIFFERENCED)
+    inside = (rows < n)[:, None] & (columns < n)[None, :]
+    tl.store(H + rows.to(tl.int64)[:, None] * stride + columns[None, :], profile(square, KERNEL) * factor, mask=inside)
+
+
+@triton.jit
+def stored_product(
+    H, stride, gain, VH, VL, VY, COLUMNS,
+    SUMS, OUT, BITS, V, INDEX, c, first, used, factor, noise, m, n_columns, columns_per_split, width,
+    ALIGN: tl.constexpr, S: tl.constexpr, PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr,
+    NOISE: tl.constexpr, SQUARES: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Like :func:`product` with gain · H read from memory instead of 256 k.
+
+    Rows of H are ``stride`` numbers apart. Columns beyond the end of a row are what follows it (their V is zero).
+    """
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    inside = (rows < m)[:, None]
+    lines = H + rows.to(tl.int64)[:, None] * stride
+    columns_s = tl.arange(0, S if S > 0 else 16)
+    offset = tl.multiple_of(tl.load(COLUMNS), ALIGN)
+    total = tl.zeros([BM, S if S > 0 else 16], tl.float32)
+    total_plain = tl.zeros([BM], tl.float32)
+    begin = tl.program_id(1) * columns_per_split
+    end = tl.minimum(begin + columns_per_split, n_columns)
+    for start in tl.range(begin, end, BN, num_stages=STAGES):
+        local = start + tl.arange(0, BN)
+        h = tl.load(lines + (offset + local)[None, :], mask=inside, other=0.0) * gain
+        if S > 0:
+            h_high, h_low = halves(h)
+            v_high = tl.load(VH + local[:, None] * S + columns_s[None, :])
+            v_low = tl.load(VL + local[:, None] * S + columns_s[None, :])
+            total += split_dot(h_high, h_low, v_high, v_low)
+        if PLAIN:
+            total_plain += tl.sum(h * tl.load(VY + local)[None, :], 1)
+    store_result(
+        total, total_plain, rows, offset, n_columns, SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
+        FINAL, ADD, NOISE, SQUARES, S, PLAIN,
+    )  # fmt: skip
+
+
+@triton.jit
+def product64(
+    XA, XB, a_stride, b_stride, V, ROWS, COLUMNS, OUT, m, last, n_columns, columns_per_split, c, first, used,
+    GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr, KERNEL: tl.constexpr, DIM: tl.constexpr,
+    S: tl.constexpr, PLAIN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """OUT[split, i, first : first + used] = Σ_j k(a_i, b_j) V_j over the split's columns, all in float64.
+
+    Distances are exact, and the tensor core multiplies float64: nothing is split. Indices as in :func:`product`.
+    """
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    columns_s = PLAIN + tl.arange(0, S if S > 0 else 16)
+    points = rows
+    if GATHER_ROWS:
+        points = tl.load(ROWS + rows, mask=rows < m, other=0)
+    offset = 0
+    if not GATHER_COLUMNS:
+        offset = tl.load(COLUMNS)
+    total = tl.zeros([BM, S if S > 0 else 16], tl.float64)
+    total_plain = tl.zeros([BM], tl.float64)
+    begin = tl.program_id(1) * columns_per_split
+    for start in range(begin, tl.minimum(begin + columns_per_split, n_columns), BN):
+        local = start + tl.arange(0, BN)
+        valid = local < n_columns
+        if GATHER_COLUMNS:
+            columns = tl.load(COLUMNS + local, mask=valid, other=0)
+        else:
+            columns = tl.minimum(offset + local, last)
+        square = add_squares(tl.zeros([BM, BN], tl.float64), points, columns, XA, XB, a_stride, b_stride, DIM)
+        rho = tl.sqrt(square)
+        a = rho * LN2
+        if KERNEL == 0:
+            k = tl.exp2(-square)
+        elif KERNEL == 1:
+            k = tl.exp2(-rho)
+        elif KERNEL == 2:
+            k = (1.0 + a) * tl.exp2(-rho)
+        else:
+            k = (1.0 + a + a * a / 3.0) * tl.exp2(-rho)
+        line = V + local.to(tl.int64) * c + first
+        if S > 0:
+            v = tl.load(
+                line[:, None] + columns_s[None, :], mask=valid[:, None] & (columns_s < used)[None, :], other=0.0
+            )
+            total = tl.dot(k, v, total, out_dtype=tl.float64)
+        if PLAIN:
+            total_plain += tl.sum(k * tl.load(line, mask=valid, other=0.0)[None, :], 1)
+    out = OUT + (tl.program_id(1) * m + rows).to(tl.int64) * c + first
+    if PLAIN:
+        tl.store(out, total_plain, mask=rows < m)
+    if S > 0:
+        tl.store(out[:, None] + columns_s[None, :], total, mask=(rows < m)[:, None] & (columns_s < used)[None, :])

@@ -1,0 +1,180 @@
+"""What training costs, from rates measured on this machine in a fraction of a second.
+
+A step is a few operations of n² or n³ work each. :func:`measured_rates` times the library's own code for each of them
+at a small n; the models below scale that up. How many iterations a solve takes is not known beforehand: what is assumed
+is said beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+from warmgp.gradient.features import FeaturePrior
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators.chunked import ChunkedOperator
+from warmgp.operators.dense import DenseOperator
+from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
+
+SIZE = 1500
+"""Points of the measurement."""
+
+ITERATIONS = 3
+"""Of conjugate gradients with a whole factor of an earlier step, in a warm-started step. Seen: 1 to 8."""
+
+STEPS_PER_FACTOR = 9
+"""Seen: 7 to 12 while the noise falls, many more at the end."""
+
+AP_EPOCHS = 40
+"""Of alternating projections to a tolerance of 0.01 in a warm-started step. Seen: 5 at first, 200 at low noise."""
+
+CG_EPOCHS = 60
+"""Of conjugate gradients with a low-rank preconditioner, likewise. Seen: 10 to 140."""
+
+NEAR_EPOCHS, NEAR_EPOCHS_OF_MANY_INPUTS = 4, 20
+"""Of conjugate gradients with near neighbours, likewise. Seen: 2 to 6 on a map; 10 to 40 from zero with many inputs."""
+
+STEPS_PER_SEARCH = 15
+"""For neighbours. Seen: 10 to 30."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds per unit of work on one device, for one number of inputs and of columns."""
+
+    build: float  # evaluate and store H in float32, per n²
+    product: float  # stored H times the columns, per n²
+    recompute: float  # the same with H recomputed, per n²
+    substitute: float  # two triangular solves for the columns, per n²
+    gradient: float  # one quadratic gradient, per n²
+    factor: float  # Cholesky in float32, per n³
+    exact: float  # Cholesky and inverse in float64, per n³
+    exact_pass: float  # H and the gradient in float64, per n²
+    feature: float  # one random feature at one point, for all columns
+    search: float  # for near neighbours, per n²
+    sparse: float  # a factor from 30 neighbours and rank 100, per n
+    apply: float  # that factor to the columns, per n
+    call: float = 0.003  # what a step costs at any size
+
+
+TYPICAL = Rates(
+    build=2e-9, product=1e-9, recompute=2e-9, substitute=1.4e-9, gradient=2e-9, factor=3e-12, exact=2e-11,
+    exact_pass=7e-9, feature=2e-9, search=1e-9, sparse=3e-5, apply=4e-6, call=0.006,
+)  # fmt: skip
+"""Rounded from two cores of a server with AVX-512: for sizes where measuring would take longer than training."""
+
+H200 = Rates(
+    build=1.5e-12, product=1.4e-12, recompute=1.4e-12, substitute=3e-12, gradient=2e-12, factor=2e-14, exact=3e-14,
+    exact_pass=5e-11, feature=1e-12, search=1.8e-11, sparse=5e-7, apply=1e-7, call=0.008,
+)  # fmt: skip
+"""One NVIDIA H200, 65 columns, from benchmarks/results. Other cards differ. 100 steps of conjugate gradients with whole
+factors are then estimated at 1.8 s for pol (took 1.3), 22 for protein (13 to 19) and 26 for keggdirected (15); exact
+training at 10 s (11), 221 s (213) and 268 s (252)."""
+
+
+def rates_for(device: torch.device, kernel: Kernel, n: int, d: int, columns: int) -> Rates:
+    """Rates for an estimate: measured on a CPU for all but the smallest n, tabulated elsewhere."""
+    if device.type != "cpu":
+        return H200
+    if n <= SIZE // 3:
+        return TYPICAL
+    try:
+        return measured_rates(kernel, d, columns, torch.get_num_threads())
+    except TypeError:  # a kernel that cannot be hashed, and so not remembered
+        return measured_rates.__wrapped__(kernel, d, columns, torch.get_num_threads())
+
+
+@lru_cache(maxsize=32)
+def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
+    """Time each operation on this CPU; kept for the life of the process. ``threads`` only tells settings apart."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(SIZE, d, generator=generator)
+    V = torch.randn(SIZE, columns, generator=generator)
+    theta = Hyperparameters.from_vector(torch.tensor([0.5, 1.0, *[float(d) ** 0.5] * d], dtype=torch.float64))
+    dense, chunked = DenseOperator(x, kernel, theta), ChunkedOperator(x, kernel, theta)
+    double = ChunkedOperator(x.double(), kernel, theta)
+    H, H64 = dense.H, DenseOperator(x.double(), kernel, theta).H
+    L, L64 = torch.linalg.cholesky(H), torch.linalg.cholesky(H64)
+    inverse = inverse_from_factor(L64)
+    prior = FeaturePrior.draw(kernel, d, 1000, columns, generator=generator, dtype=torch.float32)
+    square, cube = SIZE**2, SIZE**3
+    weights = torch.ones(columns)
+    used = DenseOperator(x, kernel, theta)
+    product = _seconds(lambda: dense.matmul(V)) / square
+    pace = product / TYPICAL.product  # for what would take long to measure
+
+    def build() -> torch.Tensor:
+        nonlocal used
+        used = used.moved_to(theta)
+        return used.H
+
+    return Rates(
+        build=_seconds(build) / square,
+        product=product,
+        recompute=_seconds(lambda: chunked.matmul(V)) / square,
+        substitute=_seconds(lambda: solve_with_factor(L, V)) / square,
+        gradient=_seconds(lambda: chunked.quadratic_gradient(V, V, weights)) / square,
+        factor=_seconds(lambda: torch.linalg.cholesky_ex(H)) / cube,
+        exact=_seconds(lambda: inverse_from_factor(torch.linalg.cholesky_ex(H64)[0])) / cube,
+        exact_pass=(
+            _seconds(lambda: DenseOperator(double.x, kernel, theta).H)
+            + _seconds(lambda: double.gradient_from_weights(lambda a, b: inverse[a, b], 1.0))
+        )
+        / square,
+        feature=_seconds(lambda: prior.evaluate(x, theta)) / (SIZE * 1000),
+        search=TYPICAL.search * pace,
+        sparse=TYPICAL.sparse * pace,
+        apply=TYPICAL.apply * pace,
+    )
+
+
+def _seconds(function: Callable[[], object], repeats: int = 2) -> float:
+    """The least of a few times, after one that does not count unless it was long: on a busy machine all are."""
+    times = []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - began)
+        if times[-1] > 0.25:
+            break
+    return min(times[1:] or times)
+
+
+# -- whole trainings -------------------------------------------------------------------------------------------------
+def exact_seconds(rates: Rates, n: int, steps: int) -> float:
+    """Exact training: a factor and an inverse a step."""
+    return (steps + 1) * (n**3 * rates.exact + n**2 * rates.exact_pass + 1.5 * rates.call)
+
+
+def factor_cg_seconds(rates: Rates, n: int, steps: int, features: int, factor_after: int) -> float:
+    """Conjugate gradients with a whole factor now and then; the first is made after ``factor_after`` iterations."""
+    step = (
+        n**2 * (rates.build + (2 + ITERATIONS) * rates.product + (1 + ITERATIONS) * rates.substitute + rates.gradient)
+        + n * features * rates.feature
+        + rates.call
+    )
+    factors = 1 + steps // STEPS_PER_FACTOR
+    return (steps + 1) * step + factors * n**3 * rates.factor + factor_after * n**2 * rates.product
+
+
+def epochs_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, *, stored: bool) -> float:
+    """Any solver that takes so many epochs a step, and two more for residuals."""
+    product = rates.product if stored else rates.recompute
+    step = n**2 * ((epochs + 2) * product + rates.gradient) + n * features * rates.feature + rates.call
+    return (steps + 1) * (step + n**2 * rates.build * stored)
+
+
+def near_cg_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, *, stored: bool) -> float:
+    """Conjugate gradients with near neighbours: epochs and a sparse factor at every step, a search now and then."""
+    step = n * (rates.sparse + epochs * rates.apply)
+    searches = 1 + steps // STEPS_PER_SEARCH
+    return (
+        epochs_seconds(rates, n, steps, features, epochs, stored=stored)
+        + (steps + 1) * step
+        + searches * n**2 * rates.search
+    )

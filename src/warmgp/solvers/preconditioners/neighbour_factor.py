@@ -1,0 +1,177 @@
+"""P = L Lᵀ + V ≈ H: a low rank for what is common to all points, near neighbours for what is left.
+
+Given its m nearest earlier points N(i), the value at point i hardly depends on other earlier points, the more so the
+less noise there is. So V, for what the low rank leaves of H, E = H − L Lᵀ, has the sparse inverse factor
+
+    V⁻¹ = SᵀS,    S = D^(−½) (I − A),    A[i, N(i)] = E[i, N(i)] E[N(i), N(i)]⁻¹,    D_i = E_ii − A[i, :] E[:, i],
+
+the best one with that pattern (Vecchia's). With S L = Q Cᵀ, C Cᵀ = I + (S L)ᵀ S L, it follows that
+
+    P⁻¹ = Sᵀ (I − Q Qᵀ) S,    Q = S L C⁻ᵀ.
+
+All of it is float64: P⁻¹ has eigenvalues from 1/σ² down to those of the smoothest functions, which float32 would lose
+in rounding. Applying it costs 2(m + 1 + k)/n of a product with H, making it a few products' time at some thousand
+points and a small part of one at many. On a GPU sparse products may add up in another order from run to run.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from warmgp.operators.base import KernelOperator, ranges
+from warmgp.solvers.preconditioners.neighbours import Neighbours
+from warmgp.solvers.preconditioners.pivoted import PivotedCholesky, Pivots
+
+MOST_GROUPS = 2**15
+"""Small matrices that are factored at once: libraries have limits of their own."""
+
+
+@dataclass(frozen=True)
+class NeighbourRecipe:
+    """What a factor is made again from after a resume: the same one."""
+
+    length_scales: Tensor
+    low: Pivots | None
+
+
+class NeighbourFactor:
+    """P⁻¹ for one operator. Build it with :meth:`build`.
+
+    Parameters
+    ----------
+    operator : KernelOperator
+    neighbours : Neighbours
+    low : PivotedCholesky or None
+        Whose factor is L.
+    """
+
+    def __init__(self, operator: KernelOperator, neighbours: Neighbours, low: PivotedCholesky | None) -> None:
+        self.origin = operator.origin
+        self.neighbours = neighbours
+        self.low = low
+        self._S, self._Qt = _factors(operator, neighbours.groups, _in_double(low, operator))
+        self._St = self._S.transposed()
+
+    @classmethod
+    def build(
+        cls,
+        operator: KernelOperator,
+        m: int,
+        low: PivotedCholesky | None,
+        kept: NeighbourFactor | NeighbourRecipe | None = None,
+    ) -> NeighbourFactor:
+        """The factor at the operator's θ; with the neighbours of an earlier one while they serve."""
+        near = None
+        if isinstance(kept, NeighbourRecipe):
+            near = Neighbours.seek(operator, m, kept.length_scales)
+        elif isinstance(kept, NeighbourFactor) and kept.origin.same_data(operator.origin):
+            if kept.neighbours.groups.shape[1] == min(m, operator.n - 1) + 1:
+                near = kept.neighbours
+            if near is not None and kept.low is low and kept.origin.same(operator.origin):
+                return kept
+        if near is None or not near.still_serve(operator):
+            near = Neighbours.seek(operator, m)
+        return cls(operator, near, low)
+
+    @property
+    def recipe(self) -> NeighbourRecipe:
+        return NeighbourRecipe(self.neighbours.length_scales, None if self.low is None else self.low.pivots)
+
+    def solve(self, R: Tensor) -> Tensor:
+        """P⁻¹ R, (n, c)."""
+        U = self._S.matmul(R.double())
+        if self._Qt is not None:
+            U.addmm_(self._Qt.T, self._Qt @ U, alpha=-1.0)
+        return self._St.matmul(U).to(R.dtype)
+
+
+def _in_double(low: PivotedCholesky | None, operator: KernelOperator) -> Tensor | None:
+    """L in float64, (n, k): of a factor that was made in float32, again from its pivots. What L leaves of H has to be
+    known to a fraction of the noise. None where the pivots have become dependent."""
+    if low is not None and operator.dtype != torch.float64 and low.pivots.age == 0:
+        low = low.pivots.factor_at(operator)
+    return None if low is None else low.unit_factor * operator.signal_variance**0.5
+
+
+def _factors(operator: KernelOperator, groups: Tensor, L: Tensor | None) -> tuple[_Sparse, Tensor | None]:
+    """S, and Qᵀ (k, n); without L where I − QQᵀ would be lost in rounding even in float64."""
+    S = _Sparse(groups, _sparse_factor(operator, groups, L))
+    if L is None:
+        return S, None
+    SL = S.matmul(L)  # (n, k)
+    inner = SL.T @ SL
+    inner.diagonal().add_(1.0)
+    C, failed = torch.linalg.cholesky_ex(inner)
+    rounding = torch.finfo(torch.float64).eps * operator.n**0.5 * float(inner.diagonal().max())
+    if int(failed) != 0 or not rounding <= 0.1:
+        return _factors(operator, groups, None)
+    return S, torch.linalg.solve_triangular(C, SL.T, upper=False)
+
+
+def _sparse_factor(operator: KernelOperator, groups: Tensor, L: Tensor | None) -> Tensor:
+    """Entries of S at the places of ``groups``, (n, m + 1) in float64; the point's own comes last."""
+    n, size = groups.shape
+    values = torch.zeros(n, size, dtype=torch.float64, device=groups.device)
+    rank = 0 if L is None else L.shape[1]
+    for rows in ranges(n, min(MOST_GROUPS, max(1, operator.tile_entries // (size * (size + rank))))):
+        group = groups[rows]  # (p, m + 1)
+        E = operator.group_kernels(group)
+        if L is not None:
+            near = L[group]  # (p, m + 1, k)
+            E.baddbmm_(near, near.mT, alpha=-1.0)
+        E.diagonal(dim1=1, dim2=2).add_(operator.noise_variance)
+        own = E[:, -1, -1].clone()
+        absent = group == group[:, -1:]
+        absent[:, -1] = False
+        E.masked_fill_(absent[:, :, None] | absent[:, None, :], 0.0)
+        E.diagonal(dim1=1, dim2=2).masked_fill_(absent, 1.0)
+        C, failed = torch.linalg.cholesky_ex(E)  # its last row is the point given its neighbours
+        A = torch.linalg.solve_triangular(C[:, :-1, :-1].mT, C[:, -1, :-1, None], upper=True)[..., 0]
+        scale = 1.0 / C[:, -1, -1]
+        alone = failed != 0  # what is left is mostly rounding: the point stands for itself
+        values[rows, :-1] = (A * -scale[:, None]).masked_fill_(alone[:, None], 0.0)
+        values[rows, -1] = torch.where(alone, own.clamp_min(operator.noise_variance).rsqrt(), scale)
+    return values
+
+
+class _Sparse:
+    """A matrix with entries ``values`` (n, k) in the columns ``columns`` (n, k) of its rows."""
+
+    def __init__(self, columns: Tensor, values: Tensor) -> None:
+        n, k = columns.shape
+        rows = torch.arange(0, n * k + 1, k, device=columns.device)
+        self._columns, self._values = columns, values
+        self._matrix = _csr(rows, columns.reshape(-1), values.reshape(-1), n)
+
+    def matmul(self, R: Tensor) -> Tensor:
+        return self._matrix @ R
+
+    def transposed(self) -> _Transposed:
+        return _Transposed(self._columns, self._values)
+
+
+class _Transposed:
+    """The transpose of such a matrix, by rows of its own: no sum waits for another."""
+
+    def __init__(self, columns: Tensor, values: Tensor) -> None:
+        n, k = columns.shape
+        place = columns.reshape(-1).sort(stable=True)
+        counts = torch.bincount(place.values, minlength=n)
+        rows = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        self._matrix = _csr(rows, place.indices // k, values.reshape(-1)[place.indices], n)
+
+    def matmul(self, R: Tensor) -> Tensor:
+        return self._matrix @ R
+
+
+def _csr(rows: Tensor, columns: Tensor, values: Tensor, n: int) -> Tensor:
+    if values.numel() >= 2**31:
+        raise ValueError(f"neighbours: {values.numel():,} of them in all are too many; take fewer")
+    with warnings.catch_warnings():
+        for known in ("Sparse CSR tensor support", "Sparse invariant checks"):  # beta; and a hint to who builds one
+            warnings.filterwarnings("ignore", message=known)
+        return torch.sparse_csr_tensor(rows.int(), columns.int(), values, (n, n), check_invariants=False)

@@ -1,0 +1,145 @@
+"""Pivoted-Cholesky preconditioner P = L Lᵀ + σ²I ≈ H for conjugate gradients.
+
+L (n, k) is a partial Cholesky factor of K that always eliminates the largest remaining diagonal entry. By Woodbury
+
+    P⁻¹ r = (r − L (σ²I + LᵀL)⁻¹ Lᵀ r) / σ² = (r − Wᵀ W r) / σ²,      W = C⁻¹Lᵀ,  C Cᵀ = σ²I + LᵀL.
+
+L depends on the length scales only, up to the signal: it is kept for unit signal and rescaled, so an operator whose
+length scales are the same reuses it whatever its noise and signal. Where they have moved a little, the *pivots* are
+still good: with their indices p,  L = K[:, p] D⁻ᵀ,  D Dᵀ = K[p, p],  which is matrix products, not a loop over columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.chunked import ChunkedOperator
+from warmgp.solvers.graphs import Recorded
+
+JITTER = 1e-10
+"""Added to K[p, p] per unit of signal: pivots of another θ may be nearly dependent."""
+
+
+def pivoted_cholesky(operator: KernelOperator, rank: int, *, tolerance: float | None = None) -> Tensor:
+    """Partial pivoted Cholesky factor of K without noise, (n, k) with k ≤ rank.
+
+    It ends early when the largest remaining diagonal entry is below ``tolerance`` times the signal variance, by default
+    what is rounding in the operator's dtype: then L Lᵀ already is K.
+    """
+    return _eliminate(operator, rank, tolerance)[0]
+
+
+def _eliminate(operator: KernelOperator, rank: int, tolerance: float | None = None) -> tuple[Tensor, Tensor]:
+    """The partial factor and its pivots, (k,). Nothing is transferred per column on a GPU."""
+    if tolerance is None:
+        tolerance = max(1e-10, 10 * torch.finfo(operator.dtype).eps)
+    least = tolerance * operator.signal_variance
+    n = operator.n
+    rank = min(rank, n)
+    L = torch.zeros(n, rank, dtype=operator.dtype, device=operator.device)
+    remaining = torch.full((n,), operator.signal_variance, dtype=operator.dtype, device=operator.device)
+    pivots = torch.zeros(rank, dtype=torch.int64, device=operator.device)
+    left = torch.zeros(rank, dtype=operator.dtype, device=operator.device)  # largest remaining entry before each column
+    k = torch.zeros(1, dtype=torch.int64, device=operator.device)
+
+    def eliminate_one() -> None:
+        pivot = remaining.argmax().view(1)
+        largest = remaining[pivot]
+        pivots.index_copy_(0, k, pivot)
+        left.index_copy_(0, k, largest)
+        column = operator.kernel_columns(pivot)[:, 0] - L @ L[pivot][0]  # later columns are still zero
+        column /= largest.clamp_min(torch.finfo(operator.dtype).tiny).sqrt()
+        L.index_copy_(1, k, column[:, None])
+        remaining.sub_(column.square()).clamp_min_(0.0)
+        remaining.index_fill_(0, pivot, 0.0)
+        k.add_(1)
+
+    run = Recorded(eliminate_one, operator)
+    check_every = 1 if operator.device.type == "cpu" else 64
+    for done in range(rank):
+        if done % check_every == 0 and float(remaining.max()) <= least:
+            break
+        run()
+    found = int((left > least).long().cumprod(0).sum())
+    return L[:, :found].contiguous(), pivots[:found]
+
+
+@dataclass(frozen=True)
+class Pivots:
+    """Which rows a factor was built from: all that the next θ, or a resumed training, needs of it.
+
+    Attributes
+    ----------
+    index : Tensor, (k,)
+    rank : int
+        What was asked for; there may be fewer.
+    age : int
+        How many times they have been carried to other length scales.
+    """
+
+    index: Tensor
+    rank: int
+    age: int = 0
+
+    def factor_at(self, operator: KernelOperator) -> PivotedCholesky | None:
+        """A new factor at the operator's θ, or None where the pivots have become dependent."""
+        double = ChunkedOperator(operator.x.double(), operator.kernel, operator.theta)
+        columns = double.kernel_columns(self.index) / operator.signal_variance  # (n, k)
+        operator.entries_evaluated += double.entries_evaluated
+        square = columns[self.index]
+        square.diagonal().add_(JITTER)
+        factor, info = torch.linalg.cholesky_ex(square)
+        if int(info) != 0:
+            return None
+        unit = torch.linalg.solve_triangular(factor, columns.T, upper=False).T
+        return PivotedCholesky(unit.contiguous(), operator, Pivots(self.index, self.rank, self.age + 1))
+
+
+class PivotedCholesky:
+    """P⁻¹ for one operator. Build it with :meth:`build`, carry it to the next θ with :meth:`moved_to`."""
+
+    def __init__(self, unit_factor: Tensor, operator: KernelOperator, pivots: Pivots) -> None:
+        self.unit_factor = unit_factor.double()  # (n, k), for signal 1
+        self.pivots = pivots
+        self.origin = operator.origin
+        self.noise_variance = operator.noise_variance
+        self.signal_variance = operator.signal_variance
+        inner = operator.signal_variance * (self.unit_factor.T @ self.unit_factor)
+        inner.diagonal().add_(operator.noise_variance)
+        W = torch.linalg.solve_triangular(torch.linalg.cholesky(inner), self.unit_factor.T, upper=False)
+        largest = float(torch.linalg.matrix_norm(inner))  # of P's eigenvalues
+        self._W = W.mul_(operator.signal_variance**0.5).to(_precision(operator, largest))  # (k, n)
+
+    @classmethod
+    def build(cls, operator: KernelOperator, rank: int) -> PivotedCholesky:
+        L, pivots = _eliminate(operator, rank)
+        return cls(L / operator.signal_variance**0.5, operator, Pivots(pivots, rank))
+
+    def moved_to(self, operator: KernelOperator, rank: int) -> PivotedCholesky | None:
+        """The same factor at the operator's noise and signal, or None where it does not fit."""
+        mine, its = self.origin.theta, operator.theta
+        if (
+            self.pivots.rank != rank
+            or not self.origin.same_data(operator.origin)
+            or not torch.equal(mine.length_scales, its.length_scales)
+        ):
+            return None
+        return self if mine.equals(its) else PivotedCholesky(self.unit_factor, operator, self.pivots)
+
+    def solve(self, R: Tensor) -> Tensor:
+        """P⁻¹ R, (n, c)."""
+        its = R.to(self._W.dtype)
+        return torch.addmm(its, self._W.T, self._W @ its, alpha=-1.0).div_(self.noise_variance).to(R.dtype)
+
+
+def _precision(operator: KernelOperator, largest: float) -> torch.dtype:
+    """float64 where (r − WᵀW r)/σ² cancels so much that a float32 P⁻¹ might not be positive definite.
+
+    Its rounding is ε/σ², and P⁻¹ is 1/``largest`` at least.
+    """
+    safe = torch.finfo(operator.dtype).eps * largest <= 0.1 * operator.noise_variance
+    return operator.dtype if safe else torch.float64

@@ -1,0 +1,48 @@
+"""Bars that show where training is: step, noise, residuals, epochs used, time left."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from tqdm.auto import tqdm
+
+from warmgp.training.state import StepRecord, TrainingState
+
+
+class ProgressBar:
+    """A callback for :func:`warmgp.training.loop.train`; a context manager that closes the bar."""
+
+    def __init__(self, n_steps: int, title: str = "training", done: int = 0) -> None:
+        self._bar = tqdm(total=n_steps, desc=title, unit="step", initial=done)
+        self._epochs = 0.0
+
+    def __call__(self, record: StepRecord, state: TrainingState) -> None:
+        self._bar.set_postfix_str(self._told(record), refresh=False)
+        self._bar.update()
+
+    def _told(self, record: StepRecord) -> str:
+        self._epochs += record.epochs
+        return (
+            f"noise {record.noise_scale:.4g}, residuals {record.residual_mean:.2g}/{record.residual_probes:.2g}, "
+            f"{self._epochs:.0f} epochs"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+
+class InitialisationBar(ProgressBar):
+    """The same for a start on part of the data: one bar over the steps of all neighbourhoods."""
+
+    def __init__(self, n_neighbourhoods: int, n_steps: int) -> None:
+        super().__init__(n_neighbourhoods * n_steps, "initialising")
+        self._of, self._number = n_neighbourhoods, 0
+
+    def _told(self, record: StepRecord) -> str:
+        self._number += record.step == 0
+        if self._of == 1:
+            return f"on a sample, noise {record.noise_scale:.4g}"
+        return f"neighbourhood {self._number} of {self._of}, noise {record.noise_scale:.4g}"

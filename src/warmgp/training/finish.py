@@ -1,0 +1,203 @@
+"""The last solve, at the final θ, and the posterior from it; or what is at hand where that cannot be had."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warmgp.gradient import Exact, Pathwise, PathwiseDraw
+from warmgp.gradient.features import FeaturePrior
+from warmgp.operators.base import KernelOperator
+from warmgp.posterior import Posterior
+from warmgp.solvers import Cholesky, SolveResult, StoppingRule
+from warmgp.solvers.ap import BlockFactors
+from warmgp.solvers.base import normalise, summarise
+from warmgp.solvers.cholesky import CholeskyState
+from warmgp.training.accuracy import MEAN, SAMPLES, Accuracy, accuracy
+from warmgp.training.precision import PrecisionLostError, watch
+from warmgp.training.problem import Problem
+from warmgp.training.state import TrainingOptions, TrainingState
+
+logger = logging.getLogger(__name__)
+
+LEAST_MORE = 50.0
+"""Epochs that a solver which does not refine cheaply is given to go on below the tolerance."""
+
+
+def finish(
+    problem: Problem,
+    options: TrainingOptions,
+    state: TrainingState,
+    generator: torch.Generator,
+    *,
+    watched: bool = False,
+) -> tuple[Posterior, SolveResult, Accuracy]:
+    """The last solve, at the final θ, the posterior from it, and how exact that is.
+
+    ``watched`` raises :class:`PrecisionLostError` where float32 was not enough.
+
+    Probes that are functions and were kept are used again, from their last solutions. Otherwise (standard or exact
+    estimator, exact prior samples, no warm start) new random-feature functions are drawn, and only v_y starts warm.
+    """
+    operator = problem.operator
+    pathwise = Pathwise(options.gradient.n_probes or options.n_samples, options.n_features)
+    if isinstance(options.gradient, Pathwise):
+        kind = "features" if options.gradient.prior == "exact" else options.gradient.prior
+        pathwise = replace(options.gradient, prior=kind)
+    start = None
+    if options.starts_warm and has_samples(state):
+        draw, start = state.draw, state.solution
+    else:
+        draw = pathwise.draw(operator, generator)
+        if options.starts_warm and state.solution is not None:
+            start = torch.zeros(operator.n, 1 + pathwise.n_probes, dtype=operator.dtype, device=operator.device)
+            start[:, 0] = state.solution[:, 0]
+    targets = pathwise.targets(operator, problem.y, draw)
+    final = _solved_by_factor(operator, targets, options.rule) if options.exact_posterior else None
+    by_factor = final is not None or isinstance(options.gradient, Exact)
+    if final is None:
+        final = last_solve(operator, targets, start, options, generator, state.solver_state)
+    if watched:
+        watch(problem, targets, final, draw, options.rule.tol)
+    assert isinstance(draw.prior, FeaturePrior)
+    exact = by_factor and isinstance(final.state, CholeskyState)
+    factor = final.state.factor if exact else None
+    posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, exact, factor)
+    found = accuracy(posterior, problem, draw)
+    if (
+        watched
+        and operator.dtype == torch.float32
+        and not found.suffices
+        and _claims_to_suffice(final, targets, operator)
+    ):
+        reason = (
+            f"float32 leaves the mean {found.mean:.2g} and the samples {found.samples:.2g} predictive std from exact"
+        )
+        raise PrecisionLostError(reason, final.solution, draw, final.epochs)
+    return posterior, replace(final, state=light(final.state)), found
+
+
+def _claims_to_suffice(final: SolveResult, targets: Tensor, operator: KernelOperator) -> bool:
+    """Whether it is not for want of iterations that a solve is not exact enough: its own residuals would do."""
+    size = targets.square().mean(0).sqrt().double() / float(operator.theta.noise_scale)
+    probes = float(size[1:].mean()) if len(size) > 1 else 0.0
+    return final.residual_mean * float(size[0]) <= MEAN and final.residual_probes * probes <= SAMPLES
+
+
+def last_solve(
+    operator: KernelOperator,
+    targets: Tensor,
+    start: Tensor | None,
+    options: TrainingOptions,
+    generator: torch.Generator | None,
+    state: Any = None,
+) -> SolveResult:
+    """A solve to the rule and, where that costs little or ``options.refine`` asks for it, on until what is left is
+    small beside the noise.
+
+    Going on is a hope: ``converged`` is about the rule. A budget holds for both together. Without one the second part
+    is limited in float32, where more iterations than a few are a sign that it cannot get there: "stagnated" then. A
+    solver that does not refine cheaply gets as many epochs again as the first part took.
+    """
+    rule, tol = options.rule, options.last_tol(operator.theta, targets)
+    cheap = options.solver.refines_within(operator.n)
+    limit = cheap if operator.dtype == torch.float32 or not cheap else math.inf
+    if rule.max_epochs is None and limit == math.inf:  # one solve does it
+        rule = replace(rule, tol=tol)
+    solve = partial(options.solver.solve, operator, targets, generator=generator)
+    first = solve(start, rule=rule, state=state)
+    if tol < rule.tol and first.converged:
+        left = math.inf if rule.max_epochs is None else rule.max_epochs - first.iteration_epochs
+        limit = limit or max(LEAST_MORE, first.iteration_epochs)
+        if min(limit, left) >= 1.0:
+            cap = None if min(limit, left) == math.inf else min(limit, left)
+            second = solve(first.solution, rule=StoppingRule(tol, cap), state=first.state)
+            lost = cheap and left == math.inf
+            first = _better(operator, targets, first, second, "stagnated" if lost else "converged")
+    if first.residual_checked and max(first.residual_mean, first.residual_probes) <= options.rule.tol:
+        first = replace(first, converged=True)
+    return first
+
+
+def _better(
+    operator: KernelOperator, targets: Tensor, first: SolveResult, second: SolveResult, otherwise: str
+) -> SolveResult:
+    """The second solve, which went on from the first, or the first where that came to nothing; with what both cost.
+
+    ``otherwise`` is the reason to stop where the second did not get where it should.
+    """
+    more = 0.0
+    if not second.residual_checked:
+        b, scale = normalise(targets)
+        mean, probes = summarise(torch.linalg.vector_norm(b - operator.matmul(second.solution / scale), dim=0))
+        second = replace(second, residual_mean=mean, residual_probes=probes, residual_checked=True)
+        more = 1.0
+    worst, before = (max(part.residual_mean, part.residual_probes) for part in (second, first))
+    best = second if worst <= before else replace(first, state=second.state)
+    return replace(
+        best,
+        converged=second.converged,
+        stop_reason=second.stop_reason if second.converged else otherwise,
+        iterations=first.iterations + second.iterations,
+        iteration_epochs=first.iteration_epochs + second.iteration_epochs,
+        overhead_epochs=first.overhead_epochs + second.overhead_epochs + more,
+        seconds=first.seconds + second.seconds,
+        notes=(*first.notes, *second.notes),
+    )
+
+
+def _solved_by_factor(operator: KernelOperator, targets: Tensor, rule: StoppingRule) -> SolveResult | None:
+    """The solution with a factor in its state, which a start that is good enough would not leave; None without one."""
+    try:
+        return Cholesky().solve(operator, targets, rule=rule)
+    except torch.linalg.LinAlgError as error:
+        logger.warning("variances come from samples: %s", error)
+        return None
+
+
+def model_before(
+    problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator
+) -> tuple[Posterior, SolveResult, Accuracy]:
+    """The posterior at the last θ that could be solved at: from its solutions, or by a solve with functions."""
+    if has_samples(state):
+        return _as_it_is(problem, state)
+    assert state.solution_theta is not None
+    return finish(problem.at(state.solution_theta), options, state, generator)
+
+
+def _as_it_is(problem: Problem, state: TrainingState) -> tuple[Posterior, SolveResult, Accuracy]:
+    """The posterior of the last step's solutions, at the θ that they belong to."""
+    assert state.solution is not None and state.solution_theta is not None
+    operator, last = problem.operator, state.history[-1]
+    posterior = Posterior(operator.x, operator.kernel, state.solution_theta, state.solution, state.draw.prior)
+    final = SolveResult(
+        solution=state.solution,
+        residual_mean=last.residual_mean,
+        residual_probes=last.residual_probes,
+        residual_checked=last.converged,
+        iterations=0,
+        iteration_epochs=0.0,
+        overhead_epochs=0.0,
+        converged=last.converged,
+        stop_reason=last.stop_reason,
+        seconds=0.0,
+    )
+    return posterior, final, accuracy(posterior, problem, state.draw)
+
+
+def has_samples(state: TrainingState) -> bool:
+    """Whether the last solutions are posterior samples that can be evaluated anywhere."""
+    return isinstance(state.draw, PathwiseDraw) and isinstance(state.draw.prior, FeaturePrior)
+
+
+def light(solver_state: Any) -> Any:
+    """A solver's state without factors of one H: θ moves, and they weigh n² or n·b. Of blocks their size is kept."""
+    if isinstance(solver_state, BlockFactors):
+        return solver_state.block_size
+    return None if isinstance(solver_state, CholeskyState) else solver_state

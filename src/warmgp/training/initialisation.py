@@ -1,0 +1,113 @@
+"""Where training starts: ones, given values, a training on a random sample, or an average over exactly trained
+neighbourhoods for large data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from warmgp.gradient import Exact
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators.chunked import ChunkedOperator
+from warmgp.operators.dense import DenseOperator
+from warmgp.solvers import Cholesky
+from warmgp.training.loop import train_only
+from warmgp.training.problem import Problem
+from warmgp.training.state import Callback, TrainingOptions, TrainingState
+
+N_CENTROIDS = 10
+N_STEPS = 100
+
+
+def sample_start(
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    options: TrainingOptions,
+    *,
+    size: int,
+    generator: torch.Generator,
+    callbacks: Sequence[Callback] = (),
+    promote: bool = True,
+    dtype: torch.dtype | None = None,
+) -> TrainingState:
+    """The state before the first step on all points, after a training from θ on a random sample of them.
+
+    Its θ and Adam's moments go on; solutions and probes belong to the sample and do not. ``promote`` goes over to
+    float64 where float32 is not enough. ``dtype`` is what to train in, x's own by default.
+    """
+    dtype = dtype or x.dtype
+    rows = torch.randperm(x.shape[0], generator=generator)[:size].to(x.device)
+    x_some, y_some = x[rows], y[rows]
+
+    def in_float64() -> Problem:
+        return Problem(DenseOperator(x_some.double(), kernel, theta), y_some.double())
+
+    trained = train_only(
+        DenseOperator(x_some.to(dtype), kernel, theta),
+        y_some.to(dtype),
+        options,
+        generator=generator,
+        callbacks=callbacks,
+        promote=in_float64 if promote else None,
+        original=(x_some.double(), y_some.double()),
+    )
+    return TrainingState(0, trained.nu, trained.adam)
+
+
+def subset_heuristic(
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    *,
+    generator: torch.Generator,
+    ard: bool = True,
+    n_neighbours: int = 10_000,
+    n_centroids: int = N_CENTROIDS,
+    n_steps: int = N_STEPS,
+    learning_rate: float = 0.1,
+    noise_floor: float = 0.0,
+    callbacks: Sequence[Callback] = (),
+) -> Hyperparameters:
+    """Average of the hyperparameters trained exactly on neighbourhoods of random points.
+
+    For each of ``n_centroids`` training points drawn at random: take its ``n_neighbours`` nearest points (itself
+    included) in Euclidean distance and maximise their exact marginal likelihood from ones. Training on all points is
+    then spared the early steps, and length scales too long for a random subsample are avoided because a neighbourhood
+    is as dense as the data.
+
+    Parameters
+    ----------
+    x : Tensor, (n, d)
+    y : Tensor, (n,)
+    kernel : Kernel
+    generator : torch.Generator
+        Draws the centroids.
+    ard : bool
+        One length scale per input, or one shared.
+    n_neighbours : int
+        Cut to n. Cost grows with its cube.
+    callbacks : sequence of Callback
+        Called after every step of every neighbourhood.
+    """
+    if n_neighbours < 2 or n_centroids < 1:
+        raise ValueError(
+            f"n_neighbours must be at least 2 and n_centroids at least 1, got {n_neighbours}, {n_centroids}"
+        )
+    n, d = x.shape
+    size = min(n_neighbours, n)
+    centroids = torch.randperm(n, generator=generator)[: min(n_centroids, n)].tolist()
+    options = TrainingOptions(
+        Cholesky(), Exact(), n_steps=n_steps, learning_rate=learning_rate, noise_floor=noise_floor
+    )
+    found = []
+    for centroid in centroids:
+        near = (x - x[centroid]).square().sum(1).topk(size, largest=False).indices
+        operator = ChunkedOperator(x[near].double(), kernel, Hyperparameters.ones(d if ard else 1))
+        state = train_only(operator, y[near].double(), options, generator=generator, callbacks=callbacks)
+        found.append(state.theta.vector)
+    return Hyperparameters.from_vector(torch.stack(found).mean(0))

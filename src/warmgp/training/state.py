@@ -1,0 +1,188 @@
+"""What training is told, what it keeps between steps, and what it records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+from warmgp.checks import check_count, is_number
+from warmgp.gradient import Exact, GradientEstimator
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.solvers import Cholesky, Solver, StoppingRule
+from warmgp.training.adam import Adam
+
+LAST_SHARE = 0.03
+"""Of the noise scale: the root mean square residual that the last solve aims for, where it can."""
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How to train.
+
+    Attributes
+    ----------
+    solver : Solver
+    gradient : GradientEstimator
+    rule : StoppingRule
+        For every solve, the final one included.
+    n_steps, learning_rate
+        Of Adam.
+    warm_start : bool
+    noise_floor : float
+        σ is raised to it after a step; 0 for none.
+    n_features : int
+        Of the posterior's prior functions where training has none of its own (standard, exact).
+    n_samples : int
+        Posterior samples where training has no probes of its own (exact).
+    relative_steps : bool
+        A step changes a hyperparameter above 1 by a share of itself, not by an amount, as if in log θ: the length
+        scales of inputs that do not matter get out of the way ten times sooner. The paper's steps are not relative.
+    settle : bool
+        Stop before ``n_steps`` once the likelihood is expected to rise no more; see :func:`settled`.
+    exact_posterior : bool
+        Do the last solve by a Cholesky factor of H and take variances from it, whatever trained.
+    refine : bool
+        Let any solver go on in the last solve, where there is no budget, until what is left is small beside the noise;
+        otherwise only one that gets there cheaply does. The paper's last solve is like every other.
+    """
+
+    solver: Solver
+    gradient: GradientEstimator
+    rule: StoppingRule = field(default_factory=StoppingRule)
+    n_steps: int = 100
+    learning_rate: float = 0.1
+    warm_start: bool = True
+    noise_floor: float = 0.0
+    n_features: int = 2000
+    n_samples: int = 64
+    relative_steps: bool = False
+    settle: bool = False
+    exact_posterior: bool = False
+    refine: bool = False
+
+    def __post_init__(self) -> None:
+        check_count("n_steps", self.n_steps, least=0)
+        if not (is_number(self.learning_rate) and math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ValueError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
+        if not (is_number(self.noise_floor) and math.isfinite(self.noise_floor) and self.noise_floor >= 0):
+            raise ValueError(f"noise_floor must be a number of at least 0, got {self.noise_floor!r}")
+        if isinstance(self.gradient, Exact) and not isinstance(self.solver, Cholesky):
+            raise ValueError(f'gradient="exact" needs solver="cholesky", got solver={self.solver.name!r}')
+
+    @property
+    def starts_warm(self) -> bool:
+        """Whether a solve starts from the last solution. The exact gradient needs a factor, so it never does."""
+        return self.warm_start and not isinstance(self.gradient, Exact)
+
+    def last_tol(self, theta: Hyperparameters, targets: Tensor) -> float:
+        """The tolerance that the last solve hopes for: what is left is then small beside the noise.
+
+        A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
+        the targets is more than the posterior's standard deviation. Only where going on costs the solver little.
+        """
+        if self.solver.refines_within(len(targets)) == 0 and not (self.refine and self.rule.max_epochs is None):
+            return self.rule.tol
+        largest = float(targets.square().mean(0).max().sqrt())
+        return min(self.rule.tol, LAST_SHARE * float(theta.noise_scale) / largest)
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One outer step. The hyperparameters are the θ at which its solve ran."""
+
+    step: int
+    noise_scale: float
+    signal_scale: float
+    length_scales: tuple[float, ...]
+    iterations: int
+    epochs: float
+    iteration_epochs: float
+    residual_mean: float
+    residual_probes: float
+    solver_seconds: float
+    step_seconds: float
+    converged: bool
+    stop_reason: str
+    notes: tuple[str, ...] = ()
+    log_marginal_likelihood: float | None = None
+    gain: float = math.inf  # ∂L/∂ν · Δν / n: what the step should add to the log-likelihood per point
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        """``record["noise_scale"]`` reads like ``record.noise_scale``."""
+        return getattr(self, name)
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """All that the next step needs, and a resume with it.
+
+    Attributes
+    ----------
+    step : int
+        Whole steps done.
+    nu : Tensor
+        Unconstrained parameters of the next solve.
+    adam : Adam
+    draw : Any
+        What is random in the probes of the last solve.
+    solution : Tensor or None
+        Of the last solve, at ``solution_theta``.
+    solver_state : Any
+    history : tuple of StepRecord
+    elapsed : float
+        Seconds spent so far: in steps, and in a start on part of the data.
+    """
+
+    step: int
+    nu: Tensor
+    adam: Adam
+    draw: Any = None
+    solution: Tensor | None = None
+    solution_theta: Hyperparameters | None = None
+    solver_state: Any = None
+    history: tuple[StepRecord, ...] = ()
+    elapsed: float = 0.0
+
+    @property
+    def theta(self) -> Hyperparameters:
+        return Hyperparameters.from_unconstrained(self.nu)
+
+    def noted(self, note: str) -> TrainingState:
+        """The state with a note in its last record, if there is one."""
+        return self._with_last(notes=(*self.history[-1].notes, note)) if self.history else self
+
+    def charged(self, epochs: float, seconds: float) -> TrainingState:
+        """The state with the cost of a lost attempt in its last record."""
+        last = self.history[-1]
+        dearer = self._with_last(
+            epochs=last.epochs + epochs,
+            solver_seconds=last.solver_seconds + seconds,
+            step_seconds=last.step_seconds + seconds,
+        )
+        return replace(dearer, elapsed=self.elapsed + seconds)
+
+    def _with_last(self, **changes: Any) -> TrainingState:
+        return replace(self, history=(*self.history[:-1], replace(self.history[-1], **changes)))
+
+
+Callback = Callable[[StepRecord, TrainingState], bool | None]
+"""Called after every whole step; returning True ends the training after it."""
+
+
+WINDOW = 10
+LEAST_GAIN = 5e-5
+
+
+def settled(history: Sequence[StepRecord]) -> bool:
+    """Whether none of the last steps has mattered: on average ``LEAST_GAIN`` of log-likelihood per point, up or down.
+
+    What a step should gain is the gradient times the step. Unlike the steps themselves it does not wait for length
+    scales that may grow for ever because nothing depends on them. Steps that go to and fro do not count as settled.
+    """
+    last = [abs(record.gain) for record in history[-WINDOW:]]
+    return len(last) == WINDOW and sum(last) < WINDOW * LEAST_GAIN

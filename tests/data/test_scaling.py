@@ -1,0 +1,131 @@
+"""Standardisation: statistics, degenerate columns, round trips, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from warmgp.data.scaling import Standardizer
+
+
+@pytest.fixture
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return rng.normal([5.0, -2.0, 1e4], [0.1, 30.0, 2.0], size=(200, 3)), rng.normal(7.0, 4.0, size=200)
+
+
+def test_training_rows_get_mean_zero_and_population_std_one(data: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = data
+    scaling = Standardizer.fit(X, y)
+    np.testing.assert_allclose(scaling.x(X).mean(axis=0), 0.0, atol=1e-10)
+    np.testing.assert_allclose(scaling.x(X).std(axis=0, ddof=0), 1.0, rtol=1e-12)
+    assert scaling.y(y).mean() == pytest.approx(0.0, abs=1e-12)
+    assert scaling.y(y).std(ddof=0) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_new_rows_use_the_training_statistics(data: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = data
+    scaling = Standardizer.fit(X, y)
+    np.testing.assert_allclose(scaling.x(X.mean(axis=0)[None] + 2 * X.std(axis=0)), 2.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (5, 4)])
+def test_targets_come_back_in_their_units(data: tuple[np.ndarray, np.ndarray], shape: tuple[int, ...]) -> None:
+    scaling = Standardizer.fit(*data)
+    values = np.random.default_rng(0).normal(7.0, 4.0, size=shape)
+    back = scaling.y_back(scaling.y(values))
+    assert back.shape == shape
+    np.testing.assert_allclose(back, values, rtol=1e-12)
+    np.testing.assert_allclose(scaling.y_scale_back(np.ones(shape)), np.full(shape, data[1].std()), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [np.zeros(1000), np.full(1000, 0.1), np.full(1000, -1e9), 1e6 + 1e-10 * np.arange(1000) % 1e-9],
+    ids=["zero", "tenth", "large", "rounding noise"],
+)
+def test_constant_column_gets_scale_one(column: np.ndarray) -> None:
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.normal(size=1000), column])
+    scaling = Standardizer.fit(X, rng.normal(size=1000))
+    assert scaling.x_scale[1] == 1.0
+    assert scaling.x_scale[0] != 1.0
+    assert np.abs(scaling.x(X)[:, 1]).max() < 1e-6
+
+
+def test_small_but_real_variation_is_kept() -> None:
+    rng = np.random.default_rng(1)
+    column = 1.0 + 1e-8 * rng.normal(size=1000)
+    scaling = Standardizer.fit(column[:, None], rng.normal(size=1000) * 1e-20)
+    assert scaling.x_scale[0] == pytest.approx(column.std())
+    assert scaling.y_scale < 1e-19
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 3e8])
+def test_constant_targets_are_refused(value: float) -> None:
+    with pytest.raises(ValueError, match=r"^y is constant .*nothing to learn, check that the right column"):
+        Standardizer.fit(np.arange(50.0)[:, None], np.full(50, value))
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.zeros(3), np.arange(3.0), r"X must have shape \(n, d\); got \(3,\)"),
+        (np.zeros((3, 1)), np.zeros((3, 1)), r"y must have shape \(n,\); got \(3, 1\)"),
+        (np.zeros((3, 1)), np.arange(4.0), "got 3 and 4"),
+        (np.zeros((0, 2)), np.zeros(0), "no rows"),
+        (np.array([[0.0], [np.nan]]), np.arange(2.0), "X contains NaN"),
+        (np.zeros((2, 1)), np.array([0.0, np.inf]), "y contains NaN or infinity"),
+    ],
+)
+def test_bad_training_data_is_named(X: np.ndarray, y: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Standardizer.fit(X, y)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 3)])
+def test_inputs_of_another_width_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"shape \(m, 2\)"):
+        Standardizer.identity(2).x(np.zeros(shape))
+
+
+def test_identity_changes_nothing(data: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = data
+    scaling = Standardizer.identity(3)
+    for got, want in [
+        (scaling.x(X), X),
+        (scaling.y(y), y),
+        (scaling.y_back(y), y),
+        (scaling.y_scale_back(y), y),
+    ]:
+        np.testing.assert_array_equal(got, want)
+
+
+def test_single_precision_input_is_computed_in_double() -> None:
+    """Near 1e6 single precision resolves 0.06; statistics taken in it would be off by far more than 1e-9."""
+    X = (1e6 + np.arange(1000.0) / 4).astype(np.float32)[:, None]
+    y = (1e6 + np.arange(1000) % 7).astype(np.float32)
+    scaling = Standardizer.fit(X, y)
+    assert scaling.x_scale[0] == pytest.approx(X.astype(np.float64).std(), rel=1e-12)
+    outputs = [scaling.x(X), scaling.y(y), scaling.y_back(y), scaling.y_scale_back(y), scaling.x_mean, scaling.x_scale]
+    assert {a.dtype for a in outputs} == {np.dtype(np.float64)}
+    assert np.abs(scaling.x(X).mean()) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (([0.0, 0.0], [1.0], 0.0, 1.0), "one length"),
+        (([0.0], [0.0], 0.0, 1.0), "positive"),
+        (([0.0], [1.0], 0.0, 0.0), "positive"),
+    ],
+)
+def test_scales_that_cannot_be_undone_are_refused(fields: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Standardizer(*fields)
+
+
+def test_centring_moves_inputs_and_nothing_else(data: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = data
+    scaling = Standardizer.centring(X + 1e6)
+    assert np.allclose(scaling.x(X + 1e6), X - X.mean(0), atol=1e-8) and np.array_equal(scaling.y(y), y)

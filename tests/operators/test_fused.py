@@ -1,0 +1,418 @@
+"""Triton's operators against dense float64: on a GPU where there is one, else in Triton's interpreter on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from gp_truth import h_matrix, toy
+from warmgp import (
+    AlternatingProjections,
+    ChunkedOperator,
+    ConjugateGradients,
+    DenseOperator,
+    Hyperparameters,
+    KernelOperator,
+    Matern32,
+    Pathwise,
+    Solver,
+    StoppingRule,
+)
+from warmgp.kernels import KERNELS, get_kernel
+from warmgp.operators import has_triton, make_operator, operator_class
+
+if not has_triton():
+    pytest.skip("Triton 3.5 comes with torch 2.9 for CUDA on Linux; its operators need it", allow_module_level=True)
+from warmgp.operators.triton.fused import ROUNDING, FusedOperator, Points, cannot_fuse
+from warmgp.operators.triton.split import Tile, largest_bits, scales, splits_for
+from warmgp.operators.triton.stored import StoredOperator
+from warmgp.solvers.triton.packed import pack
+from warmgp.solvers.triton.steps import pick_block, project_block
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+KINDS = pytest.mark.parametrize("kind", ["fused", "stored"])
+SLOW = pytest.mark.gpu  # seconds in the interpreter: a GPU runs every case, a CPU a part of them
+BOUND = 1e-5
+
+
+def theta_of(d: int, noise: float = 0.3) -> Hyperparameters:
+    return Hyperparameters.from_vector(torch.cat([torch.tensor([noise, 1.2]), torch.linspace(0.7, 2.0, d)]))
+
+
+def problem(
+    kind: str, kernel: str, n: int, d: int, noise: float = 0.3, **options: object
+) -> tuple[KernelOperator, Tensor]:
+    """An operator on points of which some coincide, and H in float64 of the very same inputs."""
+    x = toy(n, d)[0].float()
+    if n > 12:
+        x[11] = x[12]
+    theta = theta_of(d, noise)
+    operator = operator_class(kind)(x.to(DEVICE), get_kernel(kernel), theta, **options)
+    return operator, h_matrix(kernel, x.double(), theta.vector)
+
+
+def columns(n: int, c: int, seed: int = 0) -> Tensor:
+    return torch.randn(n, c, generator=torch.Generator().manual_seed(seed))
+
+
+def close(found: Tensor, expected: Tensor, bound: float = BOUND) -> None:
+    error = float((found.cpu().double() - expected).norm())
+    assert error <= bound * float(expected.norm()), f"{error / float(expected.norm()):.1e} > {bound:.0e}"
+
+
+def check_products(operator: KernelOperator, H: Tensor, c: int) -> None:
+    n = operator.n
+    V = columns(n, c)
+    close(operator.matmul(V.to(DEVICE)), H @ V.double())
+    index = torch.tensor([n // 2, 0, n - 1, n // 3])
+    close(operator.rows_matmul(index.to(DEVICE), V.to(DEVICE)), H[index] @ V.double())
+    close(operator.columns_matmul(index.to(DEVICE), V[:4].to(DEVICE)), H[:, index] @ V[:4].double())
+    part = slice(n // 3, n - 1)
+    W = V[part]
+    close(operator.rows_matmul(part, V.to(DEVICE)), H[part] @ V.double())
+    close(operator.columns_matmul(part, W.to(DEVICE)), H[:, part] @ W.double())
+    close(operator.block(part), H[part, part])
+
+
+# -- products --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("d", [1, pytest.param(4, marks=SLOW), 20])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kind", ["fused", pytest.param("stored", marks=SLOW)])
+def test_products_of_every_kernel(kind: str, kernel: str, d: int) -> None:
+    check_products(*problem(kind, kernel, 100, d), c=17)
+
+
+@pytest.mark.parametrize(
+    ("n", "c"), [(4, 1), (64, 65), (67, 2), *(pytest.param(n, c, marks=SLOW) for n, c in ((257, 129), (65, 16)))]
+)
+@pytest.mark.parametrize("d", [3, 11])
+@KINDS
+def test_products_of_odd_shapes(kind: str, d: int, n: int, c: int) -> None:
+    check_products(*problem(kind, "matern32", n, d), c=c)
+
+
+@pytest.mark.parametrize(("d", "c"), [(1, 1), (4, 17), pytest.param(20, 66, marks=SLOW)])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_float64(kernel: str, d: int, c: int) -> None:
+    x = toy(100, d)[0]
+    x[11] = x[12]
+    theta = theta_of(d)
+    operator, H = FusedOperator(x.to(DEVICE), get_kernel(kernel), theta), h_matrix(kernel, x, theta.vector)
+    V, index, W = columns(100, c).double(), torch.tensor([50, 0, 99, 33]), columns(20, c).double()
+    close(operator.matmul(V.to(DEVICE)), H @ V, 1e-12)
+    close(operator.rows_matmul(index.to(DEVICE), V.to(DEVICE)), H[index] @ V, 1e-12)
+    close(operator.columns_matmul(index.to(DEVICE), V[:4].to(DEVICE)), H[:, index] @ V[:4], 1e-12)
+    close(operator.columns_matmul(slice(20, 40), W.to(DEVICE)), H[:, 20:40] @ W, 1e-12)
+    R = V.clone().to(DEVICE)
+    operator.subtract_columns(R, torch.tensor([40], device=DEVICE), W.to(DEVICE))
+    close(R, V - H[:, 40:60] @ W, 1e-12)
+    reference = ChunkedOperator(x, get_kernel(kernel), theta)
+    close(operator.cross_matmul(x[:7].to(DEVICE), V.to(DEVICE)), reference.cross_matmul(x[:7], V), 1e-12)
+    gradient = operator.quadratic_gradient(V.to(DEVICE), V.to(DEVICE), torch.ones(c))
+    close(gradient, reference.quadratic_gradient(V, V, torch.ones(c)), 1e-10)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_many_inputs(exact: bool) -> None:
+    operator, H = problem("fused", "matern52", 90, 128, exact_distances=exact)
+    V = columns(90, 3)
+    close(operator.matmul(V.to(DEVICE)), H @ V.double(), 2e-4 if not exact else BOUND)  # |z|² is 100 and more
+
+
+@pytest.mark.parametrize(
+    "tile",
+    [
+        Tile(64, 32, 4, 2, 168),
+        *(pytest.param(tile, marks=SLOW) for tile in (Tile(128, 64, 8, 1), Tile(32, 128, 4, 2, 128))),
+    ],
+)
+@KINDS
+def test_tiles_of_other_shapes(kind: str, tile: Tile) -> None:
+    operator, H = problem(kind, "rbf", 140, 5, tile=tile)
+    V = columns(140, 33)
+    close(operator.matmul(V.to(DEVICE)), H @ V.double())
+
+
+@KINDS
+def test_subtracting_columns_from_a_place_on_the_device(kind: str) -> None:
+    """A range that runs over the end stands for the rows there are: its W is zero beyond."""
+    operator, H = problem(kind, "matern32", 130, 4)
+    W = columns(36, 5)
+    W[22:] = 0.0
+    first = torch.tensor([108], device=DEVICE)
+    for this in (operator, DenseOperator(operator.x, operator.kernel, operator.theta)):
+        R = columns(130, 5, seed=4)
+        left = R.clone().to(DEVICE)
+        squares = torch.full((130,), 7.0, device=DEVICE)
+        this.subtract_columns(left, first, W.to(DEVICE), squares)
+        expected = R.double() - H[:, 108:] @ W[:22].double()
+        close(left, expected)
+        close(squares, expected.square().sum(1))
+
+
+@pytest.mark.parametrize("c", [1, 17, pytest.param(129, marks=SLOW)])
+@KINDS
+def test_squares_of_all_groups_of_columns(kind: str, c: int) -> None:
+    operator, H = problem(kind, "matern32", 67, 4)
+    W, R = columns(20, c), columns(67, c, seed=4)
+    left, squares = R.clone().to(DEVICE), torch.full((67,), 7.0, device=DEVICE)
+    operator.subtract_columns(left, torch.tensor([40], device=DEVICE), W.to(DEVICE), squares)
+    close(squares, (R.double() - H[:, 40:60] @ W.double()).square().sum(1))
+
+
+@pytest.mark.parametrize("m", [0, 1, 70])
+def test_cross_products(m: int) -> None:
+    operator, _ = problem("fused", "matern32", 100, 6)
+    x_new, V = columns(m, 6, seed=3), columns(100, 65)
+    expected = ChunkedOperator(operator.x.cpu().double(), operator.kernel, operator.theta)
+    close(operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)), expected.cross_matmul(x_new.double(), V.double()))
+
+
+def test_cross_products_far_away_are_zero_not_nan() -> None:
+    operator, _ = problem("fused", "matern32", 100, 6)
+    assert not operator._exact
+    x_new = torch.cat([columns(3, 6, seed=3), torch.full((1, 6), 1e4), torch.full((1, 6), -1e6)])
+    V = columns(100, 5)
+    expected = ChunkedOperator(operator.x.cpu().double(), operator.kernel, operator.theta)
+    found = operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)).cpu()
+    close(found, expected.cross_matmul(x_new.double(), V.double()))
+    assert bool((found[3:] == 0).all())
+
+
+def test_columns_of_very_different_size_keep_their_digits() -> None:
+    """Every column is scaled by its own largest entry before it is split."""
+    operator, H = problem("fused", "matern32", 100, 4)
+    V = columns(100, 6) * torch.tensor([1e-20, 1e-6, 1.0, 1e6, 1e20, 0.0])
+    found, expected = operator.matmul(V.to(DEVICE)).cpu().double(), H @ V.double()
+    for c in range(5):
+        close(found[:, c], expected[:, c])
+    assert bool((found[:, 5] == 0).all())
+    scaled = V * scales(largest_bits(V.to(DEVICE))).cpu()
+    assert float(scaled[:, :5].abs().amax(0).min()) >= 512 and float(scaled.abs().max()) <= 1024
+
+
+def test_a_result_repeats_bit_for_bit() -> None:
+    operator, _ = problem("fused", "matern32", 130, 11)
+    V, index = columns(130, 65).to(DEVICE), torch.arange(0, 130, 3, device=DEVICE)
+    weights = torch.linspace(-1, 1, 65)
+    for product in (
+        lambda: operator.matmul(V),
+        lambda: operator.rows_matmul(index, V),
+        lambda: operator.quadratic_gradient(V, V, weights),
+    ):
+        assert torch.equal(product(), product())
+
+
+# -- distances -------------------------------------------------------------------------------------------------------
+def test_close_pairs_get_exact_distances_where_it_matters() -> None:
+    x = columns(50, 8).to(DEVICE)
+    assert not FusedOperator(x, Matern32(), Hyperparameters.ones(8))._exact
+    assert FusedOperator(x, get_kernel("matern12"), Hyperparameters.ones(8))._exact  # not smooth at zero
+    assert FusedOperator(x[:, :3], Matern32(), Hyperparameters.ones(3))._exact  # cheap
+    assert FusedOperator(x, Matern32(), theta_of(8, noise=1e-3))._exact  # rounding would rival the noise
+    assert FusedOperator(1e3 * x, Matern32(), Hyperparameters.ones(8))._exact  # too large for float16
+
+
+def wide_inputs(d: int, wide: tuple[int, ...], noise: float) -> tuple[FusedOperator, Tensor]:
+    """Points in near pairs, some inputs of which spread over many length scales, and H in float64."""
+    x = toy(100, d)[0]
+    x[50:] = x[:50] + 0.01 * toy(50, d)[0]
+    x[:, list(wide)] *= 8.0
+    theta = Hyperparameters.from_vector(torch.cat([torch.tensor([noise, 1.2]), torch.linspace(0.7, 2.0, d)]))
+    operator = FusedOperator(x.float().to(DEVICE), Matern32(), theta)
+    return operator, h_matrix("matern32", x.float().double(), theta.vector)
+
+
+@pytest.mark.parametrize(("d", "wide"), [(5, (2,)), (11, (1, 7, 10)), (20, (3,))])
+def test_wide_inputs_are_differenced_and_the_others_multiplied(d: int, wide: tuple[int, ...]) -> None:
+    operator, H = wide_inputs(d, wide, noise=0.02)
+    assert operator._differenced == {1: 1, 3: 4}[len(wide)]  # powers of two
+    assert set(operator._order[: len(wide)].tolist()) == set(wide)
+    check_products(operator, H, c=17)
+    V = columns(100, 17)
+    plain = FusedOperator(operator.x, operator.kernel, operator.theta, exact_distances=False)
+    truth = H @ V.double()
+    error, error_of_plain = (float((o.matmul(V.to(DEVICE)).cpu().double() - truth).norm()) for o in (operator, plain))
+    assert 3 * error < error_of_plain
+    weights, vector = torch.linspace(-1.0, 2.0, 17), operator.theta.vector.requires_grad_()
+    B = V.roll(1, 0)
+    H = h_matrix("matern32", operator.x.cpu().double(), vector)
+    for A in (V, B):
+        G = (A.double() * weights) @ B.double().T
+        (expected,) = torch.autograd.grad((G * H).sum(), vector, retain_graph=True)
+        left, right = A.to(DEVICE), B.to(DEVICE)
+        close(operator.quadratic_gradient(left, left if A is B else right, weights), expected, 1e-4)
+    x_new = operator.x.cpu()[:9] + 0.01
+    reference = ChunkedOperator(operator.x.cpu().double(), operator.kernel, operator.theta)
+    close(operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)), reference.cross_matmul(x_new.double(), V.double()))
+    stored = StoredOperator(operator.x, operator.kernel, operator.theta)
+    close(stored.H, H.detach())
+
+
+@pytest.mark.parametrize("d", [6, pytest.param(14, marks=SLOW), pytest.param(40, marks=SLOW)])
+def test_the_rounding_of_squares_by_products_is_what_is_assumed(d: int) -> None:
+    """Near pairs far from the centre: k = s²(1 − 3/2 r²) there, so an error of k is one of the squared distance."""
+    x = 3.0 * toy(200, d)[0]
+    x[100:] = x[:100] + 0.01 * toy(100, d)[0]
+    x = x.float()
+    stored = StoredOperator(x.to(DEVICE), Matern32(), Hyperparameters.ones(d), exact_distances=False)
+    error = (stored.H.cpu().double() - h_matrix("matern32", x.double(), torch.ones(2 + d))).abs()
+    near = torch.cdist(x.double(), x.double()) < 0.2
+    assert int(near.sum()) >= 300
+    assert float(error[near].max()) <= 1.5 * ROUNDING * float(x.square().sum(1).max())
+
+
+def test_all_inputs_are_differenced_where_most_have_to_be() -> None:
+    assert wide_inputs(5, (0, 2, 4), noise=0.02)[0]._differenced == 5
+
+
+def test_coincident_points_cancel_in_the_product_of_halves() -> None:
+    z = 5.0 * columns(1, 20).repeat(64, 1)
+    points = Points.prepare(z.to(DEVICE), differenced=0)
+    rows = (points.row_high.double() + points.row_low.double()).cpu()
+    high, low = points.column_high.double().cpu(), points.column_low.double().cpu()
+    square = points.row_high.double().cpu() @ (high + low).T + points.row_low.double().cpu() @ high.T  # three products
+    assert float(square[:64, :64].abs().max()) <= 1e-9 * float(rows.square().sum(1).max())
+
+
+@SLOW
+def test_nearly_coincident_points_at_low_noise_solve_truly() -> None:
+    """Pairs 1e-4 apart at noise 0.01: the residual that float32 reports holds in float64."""
+    x = toy(120, 2)[0].float().repeat(2, 1)
+    x[120:] += 1e-4
+    theta = Hyperparameters(0.01, 1.0, [0.5, 0.5])
+    operator = FusedOperator(x.to(DEVICE), Matern32(), theta)
+    b = columns(240, 3).to(DEVICE)
+    result = ConjugateGradients(50).solve(operator, b, rule=StoppingRule(0.01))
+    H = h_matrix("matern32", x.double(), theta.vector)
+    residual = (b.cpu().double() - H @ result.solution.cpu().double()).norm(dim=0) / b.cpu().double().norm(dim=0)
+    assert result.converged and float(residual[0]) <= 0.0105 and float(residual[1:].mean()) <= 0.0105
+
+
+# -- the gradient ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize(
+    ("d", "c"), [(1, 1), pytest.param(4, 65, marks=SLOW), (12, 17), pytest.param(20, 2, marks=SLOW)]
+)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_quadratic_gradient(kernel: str, d: int, c: int, same: bool) -> None:
+    operator, _ = problem("fused", kernel, 100, d)
+    A = columns(100, c).to(DEVICE)
+    B = A if same else A.roll(1, 0)
+    weights = torch.linspace(-1.0, 2.0, c)
+    vector = operator.theta.vector.requires_grad_()
+    G = (A.cpu().double() * weights) @ B.cpu().double().T
+    H = h_matrix(kernel, operator.x.cpu().double(), vector)
+    (expected,) = torch.autograd.grad((G * H).sum(), vector)
+    close(operator.quadratic_gradient(A, B, weights), expected, 1e-4)
+
+
+def test_quadratic_gradient_of_one_shared_length_and_zero_weights() -> None:
+    x = columns(100, 12).to(DEVICE)
+    theta = Hyperparameters(0.3, 1.2, [1.5])
+    A, weights = columns(100, 3).to(DEVICE), torch.tensor([1.0, -2.0, 0.5])
+    reference = ChunkedOperator(x.double(), Matern32(), theta).quadratic_gradient(A.double(), A.double(), weights)
+    operator = FusedOperator(x, Matern32(), theta)
+    close(operator.quadratic_gradient(A, A, weights), reference, 1e-4)
+    assert bool((operator.quadratic_gradient(A, A, torch.zeros(3)) == 0).all())
+
+
+# -- what it refuses, what it counts -----------------------------------------------------------------------------------
+def test_what_cannot_be_fused_is_refused_with_the_reason() -> None:
+    x = columns(20, 2).to(DEVICE)
+
+    class Other(Matern32):
+        name = "other"
+
+    with pytest.raises(ValueError, match=r"float32 or float64, and x is torch\.float16"):
+        FusedOperator(x.half(), Matern32(), Hyperparameters.ones(2))
+    with pytest.raises(ValueError, match=r"float32, and x is torch\.float64"):
+        StoredOperator(x.double(), Matern32(), Hyperparameters.ones(2))
+    with pytest.raises(ValueError, match="no fused form"):
+        FusedOperator(x, Other(), Hyperparameters.ones(2))
+    assert cannot_fuse(torch.empty(2**24, 200, device="meta"), Matern32()).endswith("32-bit addresses")
+    with pytest.raises(ValueError, match=r"V must be torch\.float32"):
+        FusedOperator(x, Matern32(), Hyperparameters.ones(2)).matmul(x.double())
+    with pytest.raises(ValueError, match="operator must be one of"):
+        operator_class("sparse")
+
+
+def test_evaluated_entries() -> None:
+    x, V = columns(50, 4).to(DEVICE), columns(50, 3).to(DEVICE)
+    fused = make_operator("fused", x, Matern32(), Hyperparameters.ones(4))
+    fused.matmul(V)
+    fused.rows_matmul(slice(0, 10), V)
+    assert fused.entries_evaluated == 50 * 50 + 10 * 50
+    assert fused.at(Hyperparameters.ones(4)).entries_evaluated == 3000
+    stored = make_operator("stored", x, Matern32(), Hyperparameters.ones(4))
+    stored.matmul(V)
+    stored.matmul(V)
+    assert isinstance(stored, StoredOperator) and stored.entries_evaluated == 2500
+    options = FusedOperator(x, Matern32(), Hyperparameters.ones(4), exact_distances=True, tile=Tile(32, 32, 4, 1))
+    assert options.at(theta_of(4)).exact_distances and options.at(theta_of(4)).tile == options.tile
+
+
+def test_grids_fill_a_gpu_with_as_many_programs_as_its_registers_hold() -> None:
+    """1,000 rows of 100,000 columns on 132 multiprocessors: three programs on each where a tile is bounded so."""
+    tiles = {Tile(64, 64, 4, 3): 2, Tile(64, 64, 4, 3, 168): 3, Tile(64, 64, 4, 3, 128): 4, Tile(128, 64, 8, 2): 1}
+    assert {tile: tile.programs for tile in tiles} == tiles
+    assert [16 * splits_for(16, 1563, programs) for programs in (2, 3)] == [256, 384]
+    assert splits_for(211, 211, 3) == 5 and splits_for(28_818, 28_818, 3) == 1 and splits_for(16, 7, 3) == 7
+
+
+# -- solvers on it ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "solver",
+    [ConjugateGradients(30), AlternatingProjections(30), AlternatingProjections(32, on_device=True)],
+    ids=["cg", "ap", "ap on device"],
+)
+@SLOW
+@KINDS
+def test_solvers(kind: str, solver: Solver) -> None:
+    operator, H = problem(kind, "matern32", 100, 4)
+    estimator, generator = Pathwise(5, 500), torch.Generator().manual_seed(0)
+    targets = estimator.targets(operator, toy(100, 4)[1].float().to(DEVICE), estimator.draw(operator, generator))
+    result = solver.solve(operator, targets, rule=StoppingRule(0.01))
+    b = targets.cpu().double()
+    residual = (b - H @ result.solution.cpu().double()).norm(dim=0) / b.norm(dim=0)
+    assert result.converged and float(residual[0]) <= 0.0105 and float(residual[1:].mean()) <= 0.0105
+
+
+@pytest.mark.parametrize(("b", "c"), [(70, 3), (16, 1), (7, 65), pytest.param(100, 17, marks=SLOW)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_step_of_a_projection(dtype: torch.dtype, b: int, c: int) -> None:
+    """The worst block is found, and its packed inverse applied; the last block is a short one."""
+    n, blocks = 3 * b - 2, 3
+    A = torch.randn(blocks, b, b, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    A = A + A.mT
+    packed = pack(A).to(DEVICE, dtype)
+    r = torch.zeros(blocks * b, c)
+    r[:n] = columns(n, c)
+    v = columns(blocks * b, c, seed=1)
+    for most in range(blocks):
+        sums = torch.ones(blocks)
+        sums[most] = 2.0
+        worst, first, done = (torch.full((1,), 5, device=DEVICE) for _ in range(3))
+        pick_block(sums.to(DEVICE), worst, first, done, b, n)
+        assert (int(worst), int(first), int(done)) == (most, most * b, 5 + min(b, n - most * b))
+        new = v.clone().to(DEVICE)
+        step = project_block(packed, worst, r.to(DEVICE), new, b)
+        rows = slice(most * b, (most + 1) * b)
+        expected = A[most] @ r[rows].double()
+        close(step, expected)
+        moved = v.double()
+        moved[rows] += expected
+        close(new, moved)
+
+
+def test_alternating_projections_that_pick_their_block_on_the_device() -> None:
+    """The same method as with the host picking; here in the interpreter, so one epoch only."""
+    operator, H = problem("fused", "matern32", 100, 4)
+    b = columns(100, 3).to(DEVICE)
+    rule = StoppingRule(0.01, max_epochs=1.3)
+    here, there = (AlternatingProjections(32, on_device=w).solve(operator, b, rule=rule) for w in (False, True))
+    assert here.iterations == there.iterations == 4 and here.iteration_epochs == there.iteration_epochs
+    close(there.solution, here.solution.cpu().double(), 1e-4)
+    residual = (b.cpu().double() - H @ there.solution.cpu().double()).norm(dim=0) / b.cpu().double().norm(dim=0)
+    assert abs(float(residual[0]) - there.residual_mean) <= 1e-4

@@ -1,0 +1,195 @@
+"""The rooms of the house: who may import whom, that nothing goes in circles, and that the picture shows it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import warmgp
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = Path(warmgp.__file__).parent
+
+ROOMS = (
+    "checks",
+    "schema",
+    "hyperparameters",
+    "kernels",
+    "operators",
+    "solvers",
+    "gradient",
+    "posterior",
+    "training",
+    "planning",
+    "data",
+    "files",
+    "estimator",
+    "cli",
+)
+"""Lowest first: a room imports from those before it and from itself."""
+
+SHORT_NAMES = ("callbacks", "datasets", "demo", "features", "planner")
+"""Modules that only give a documented name to something of a room; nothing inside imports them."""
+
+OUTSIDE = ("warmgp", "warmgp.__main__")
+"""The front door, which shows what is inside."""
+
+
+def module_name(path: Path, root: Path) -> str:
+    parts = path.relative_to(root.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def modules(root: Path) -> dict[str, ast.Module]:
+    return {module_name(path, root): ast.parse(path.read_text()) for path in root.rglob("*.py")}
+
+
+def imports_of(name: str, tree: ast.Module, known: set[str], *, running: bool = False) -> Iterator[str]:
+    """The modules of warmgp that one imports: anywhere, or where ``running`` only when it is itself imported."""
+    skipped: set[ast.AST] = set()
+    if running:
+        for node in ast.walk(tree):
+            typing_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            if typing_only or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                skipped |= set(ast.walk(node))
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "warmgp")
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} imports by dots"
+            if node.module and node.module.split(".")[0] == "warmgp":
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    yield whole if whole in known else node.module
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
+
+
+def upward(root: Path) -> list[str]:
+    """Imports from a room further down the list, and of short names."""
+    trees = modules(root)
+    order = {room: place for place, room in enumerate(ROOMS)}
+    found = []
+    for name, tree in trees.items():
+        if name in OUTSIDE or room_of(name) in SHORT_NAMES:
+            continue
+        assert room_of(name) in order, f"{name} is in no room"
+        for other in imports_of(name, tree, set(trees)):
+            if other == "warmgp":  # for the version alone
+                continue
+            if room_of(other) in SHORT_NAMES or order[room_of(other)] > order[room_of(name)]:
+                found.append(f"{name} imports {other}")
+    return found
+
+
+def circles(root: Path) -> list[str]:
+    """Modules that reach themselves by what they import when they are imported; a package is its ``__init__``."""
+    trees = modules(root)
+    graph = {name: set(imports_of(name, tree, set(trees), running=True)) - {name} for name, tree in trees.items()}
+    found = []
+    for start in graph:
+        seen: set[str] = set()
+        waiting = list(graph[start])
+        while waiting:
+            name = waiting.pop()
+            if name == start:
+                found.append(start)
+                break
+            if name not in seen:
+                seen.add(name)
+                waiting += graph.get(name, ())
+    return found
+
+
+def test_no_room_imports_from_one_above_it() -> None:
+    assert upward(SOURCE) == []
+
+
+def test_nothing_imports_itself_in_a_circle() -> None:
+    assert circles(SOURCE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("solvers/bad.py", "from warmgp.training.problem import Problem"),
+        ("kernels/bad.py", "import warmgp.operators.base"),
+        ("data/bad.py", "def f():\n    from warmgp.estimator import regressor"),
+        ("operators/bad.py", "if TYPE_CHECKING:\n    from warmgp.posterior import Posterior"),
+        ("training/bad.py", "from warmgp.datasets import surface"),
+    ],
+)
+def test_an_upward_import_is_seen(file: str, line: str, tmp_path: Path) -> None:
+    """The test above is red for an import that goes up: at the top, in a function, for a type, by a short name."""
+    root = tmp_path / "warmgp"
+    for path in SOURCE.rglob("*.py"):
+        copy = root / path.relative_to(SOURCE)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(path.read_text())
+    (root / file).write_text(line + "\n")
+    found = upward(root)
+    assert len(found) == 1 and found[0].startswith(f"warmgp.{file.split('/')[0]}.bad imports warmgp.")
+
+
+def test_a_circle_is_seen(tmp_path: Path) -> None:
+    root = tmp_path / "warmgp"
+    root.mkdir()
+    (root / "__init__.py").write_text("")
+    (root / "a.py").write_text("import warmgp.b\n")
+    (root / "b.py").write_text("from warmgp.c import x\n")
+    (root / "c.py").write_text("from warmgp import a\n")
+    assert sorted(circles(root)) == ["warmgp.a", "warmgp.b", "warmgp.c"]
+
+
+def test_the_picture_shows_these_rooms_in_this_order() -> None:
+    page = (ROOT / "docs/design.md").read_text()
+    picture = page[page.index("```rooms") :].split("```")[1].splitlines()[1:]
+    shown = [line.split()[0].removesuffix("/").removesuffix(".py") for line in picture if line[:1].strip()]
+    assert shown == list(ROOMS)
+
+
+def test_every_room_says_what_it_is_for() -> None:
+    for room in ROOMS:
+        path = SOURCE / room / "__init__.py"
+        text = ast.get_docstring(ast.parse((path if path.exists() else SOURCE / f"{room}.py").read_text())) or ""
+        assert text, room
+        if path.exists():
+            assert "may import" in text and "Add " in text, path
+
+
+def test_files_and_functions_are_short() -> None:
+    """At most 400 lines a file, 60 lines of code a function; what is longer has its reason in ``LONG``."""
+    found = []
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        name = str(path.relative_to(SOURCE))
+        if len(text.splitlines()) > 400:
+            found.append(f"{name}: {len(text.splitlines())} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                lines = code_lines(node, text)
+                if lines > 60 and f"{name}:{node.name}" not in LONG:
+                    found.append(f"{name}: {node.name} has {lines} lines of code")
+    assert found == []
+
+
+def code_lines(node: ast.FunctionDef, text: str) -> int:
+    """Lines of a function without its docstring, blank lines and comments."""
+    lines = text.splitlines()[node.lineno - 1 : node.end_lineno]
+    first = node.body[0]
+    doc = 0
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        doc = (first.end_lineno or first.lineno) - first.lineno + 1
+    blank = sum(not line.strip() or line.strip().startswith("#") for line in lines)
+    return len(lines) - blank - doc
+
+
+LONG: dict[str, str] = {}
+"""Functions of more than 60 lines of code, and why they are."""

@@ -1,0 +1,132 @@
+"""The whole of the paper's experiments at a size of a few hundred points: directions, figures, and the page."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.cells import Run, exact
+from experiments.page import main as write_page
+from experiments.run import main as run
+from experiments.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    folder = tmp_path_factory.mktemp("store")
+    assert run(["all", "--small", "--device", "cpu", "--budgets", "10", "50", "--store", str(folder)]) == 0
+    return Store(folder)
+
+
+def get(store: Store, item: Any) -> dict[str, Any]:
+    record = store.get(item)
+    assert record is not None, item.key
+    return record
+
+
+@pytest.mark.parametrize("dataset", ["toy-quiet", "toy-noisy"])
+@pytest.mark.parametrize("solver", ["ap", "sgd"])
+def test_pathwise_and_warm_starts_cut_epochs(store: Store, dataset: str, solver: str) -> None:
+    cost = {
+        (estimator, warm): get(store, Run(dataset, 0, solver, estimator, warm))["epochs"]
+        for estimator in ("standard", "pathwise")
+        for warm in (False, True)
+    }
+    slack = 1.0 if dataset == "toy-quiet" else 1.05  # with much noise the two start equally far away
+    assert cost["pathwise", False] < slack * cost["standard", False]
+    assert cost["pathwise", True] < cost["pathwise", False] and cost["standard", True] < cost["standard", False]
+
+
+@pytest.mark.parametrize("solver", ["cg", "ap", "sgd"])
+def test_all_ways_predict_alike(store: Store, solver: str) -> None:
+    """Solved to the tolerance, every cell predicts as exact training does, by exact prediction at its θ."""
+    truth = get(store, exact("toy-noisy", 0))["test"]["llh"]
+    for estimator in ("standard", "pathwise"):
+        for warm in (False, True):
+            record = get(store, Run("toy-noisy", 0, solver, estimator, warm))
+            assert record["converged"] and abs(record["test_exact"]["llh"] - truth) < 0.05, record["key"]
+
+
+def test_distances_follow_the_theory(store: Store) -> None:
+    """Cold: √n for the pathwise estimator at any noise, √tr(H⁻¹) for the standard one. Warm starts are nearer."""
+    [quiet] = [r for r in store.records("distances") if r["run"]["dataset"] == "toy-quiet"]
+    assert all(abs(value / 300**0.5 - 1) < 0.1 for value in quiet["pathwise_cold"])
+    assert quiet["standard_cold"][-1] > 1.5 * quiet["standard_cold"][0]
+    for estimator in ("standard", "pathwise"):
+        pairs = zip(quiet[f"{estimator}_warm"], quiet[f"{estimator}_cold"], strict=True)
+        assert all(warm < 0.7 * cold for warm, cold in pairs)
+    assert all(a <= 1.001 * b for a, b in zip(quiet["top_eigenvalue"], quiet["noise_precision"], strict=True))
+
+
+def test_more_features_less_deviation(store: Store) -> None:
+    truth = get(store, exact("toy-noisy", 0))["history"]["noise_scale"]
+
+    def off(item: Run) -> float:
+        own = get(store, item)["history"]["noise_scale"]
+        return max(abs(a / b - 1) for a, b in zip(own, truth, strict=True))
+
+    for more in ({"n_features": 16000}, {"prior": "features"}, {"prior": "exact"}):
+        assert off(Run("toy-noisy", **more)) < 0.1, more
+
+
+def test_progress_accumulates_under_a_budget(store: Store) -> None:
+    for solver in ("ap", "sgd"):
+        last = {
+            warm: get(store, Run("toy-quiet", 0, solver, "pathwise", warm, 10.0))["history"]["residual_probes"][-1]
+            for warm in (False, True)
+        }
+        assert last[True] < last[False], solver
+        short, long = (
+            get(store, Run("toy-quiet", 0, solver, "pathwise", False, budget))["history"]["residual_probes"]
+            for budget in (10.0, 50.0)
+        )
+        assert sum(long) < sum(short), solver
+
+
+def test_large_sets_are_scored_at_every_step(store: Store) -> None:
+    record = get(store, Run("toy-large", solver="ap", budget=10.0))
+    assert len(record["history"]["test_llh"]) == 8
+    assert all(epochs <= 10.0 for epochs in record["history"]["iteration_epochs"])
+
+
+def test_near_neighbours_solve_a_large_set(store: Store) -> None:
+    for more in ({}, {"prior": "features"}, {"estimator": "standard"}):
+        record = get(store, Run("toy-large", solver="near", **more))
+        assert record["converged"] and record["epochs"] / record["steps"] < 20, more
+
+
+def test_the_page_has_every_table_and_figure(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "results.md"
+    write_page(["--store", str(store.folder), "--out", str(out)])
+    text = out.read_text()
+    assert text.count("![") == len(list((tmp_path / "results").glob("*.png"))) == 17
+    assert "| toy-noisy | exact training | 1 |" in text and "|  | of the product kernel | 1 |" in text
+    for heading in (
+        "In short",
+        "What was run",
+        "What was found",
+        "Where we differ, and why",
+        "Table 1",
+        "toy-quiet",
+        "toy-large",
+        "Figures",
+    ):
+        assert f"## {heading}" in text
+    assert "not run" not in text.split("## Table 1")[0].split("## What was found")[1]
+    assert "not run" not in text.split("## Figures")[1]
+    assert all(path.stat().st_size > 10_000 for path in (tmp_path / "results").glob("*.png"))
+
+
+def test_the_page_of_an_empty_store(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "experiments.page", "--store", str(tmp_path / "none")]
+    command += ["--out", str(tmp_path / "p.md")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert "0 trainings" in (tmp_path / "p.md").read_text()
