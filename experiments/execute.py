@@ -263,7 +263,7 @@ def start(item: Start, data: Split, place: Place) -> Record:
         y,
         Matern32(),
         generator=torch.Generator().manual_seed(item.split),
-        n_neighbours=own["n_neighbours"],
+        neighbourhood_size=own["n_neighbours"],
         noise_floor=NOISE_FLOOR,
         callbacks=[lambda record, state: _not_too_late(place)],
     )

@@ -1,7 +1,11 @@
-"""Checks of single numbers that people pass: what is a number, what is a count, what a number of features may be."""
+"""Checks of single values that people pass: what is a number, what is a count, what a number of features may be.
+
+Each rule has its one home here, and is called by everything that takes such a value.
+"""
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any, TypeGuard
 
@@ -15,3 +19,21 @@ def check_count(name: str, value: object, least: int = 1) -> None:
     """Raises unless ``value`` is an integer of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+def check_features(value: object) -> None:
+    """Raises unless ``value`` is a number of random features: an even count, because each sine has its cosine."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 2 or value % 2:
+        raise ValueError(f"n_features must be an even number of at least 2 (sin/cos pairs), got {value!r}")
+
+
+def check_learning_rate(value: object) -> None:
+    """Raises unless ``value`` is the size of an Adam step: a finite number above zero."""
+    if not (is_number(value) and math.isfinite(value) and value > 0):
+        raise ValueError(f"learning_rate must be a positive number, got {value!r}")
+
+
+def check_noise_floor(value: object) -> None:
+    """Raises unless ``value`` is a least noise scale: a finite number of at least zero."""
+    if not (is_number(value) and math.isfinite(value) and value >= 0):
+        raise ValueError(f"noise_floor must be a number of at least 0, got {value!r}")

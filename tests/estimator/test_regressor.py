@@ -28,6 +28,7 @@ from warmgp import (
     Pathwise,
 )
 from warmgp.data.datasets import surface
+from warmgp.planning.planner import make_plan
 
 FAST = {"n_steps": 5, "n_features": 200, "n_probes": 8, "random_state": 0}
 
@@ -104,11 +105,13 @@ def test_without_a_factor_variances_come_from_samples(monkeypatch: pytest.Monkey
 
     X, y = data(120)
     model = GPRegressor(n_steps=3, n_probes=8, random_state=0, device="cpu")
-    plan = replace(model._make_plan(120, 2), solver=ConjugateGradients(), gradient=Pathwise(8, 200))
-    monkeypatch.setattr(GPRegressor, "_make_plan", lambda *_: replace(plan, exact_posterior=True))
+    plan = make_plan(120, 2, n_steps=3, solver=ConjugateGradients(), gradient=Pathwise(8, 200), device="cpu")
+    monkeypatch.setattr("warmgp.estimator.regressor.plan_for", lambda _: replace(plan, exact_posterior=True))
     monkeypatch.setattr("warmgp.training.finish.Cholesky.solve", fails)
     model.fit(X, y)
-    assert model.converged_ and not model.plan_.exact_posterior and not model._posterior.exact
+    assert model.converged_ and not model._posterior.exact
+    assert model.plan_.exact_posterior and not model.report_.exact_variances  # what was planned, and what came of it
+    assert "Variances come from 8 posterior samples." in str(model.report_)
     assert model.predict(X, return_std=True)[1].shape == (120,)
 
 
@@ -386,14 +389,15 @@ def test_scikit_learns_own_checks(estimator, check) -> None:  # type: ignore[no-
 
 def test_a_plan_without_training() -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
-    model = GPRegressor(solver="ap", n_steps=7)
+    model = GPRegressor(solver="ap", n_steps=7, memory_budget=2**30)
     plan = model.plan(X)
-    assert plan.solver.name == "ap" and plan.n_steps == 7 and plan.estimated_seconds > 0 and plan.took_seconds is None
+    assert plan.solver.name == "ap" and plan.n_steps == 7 and plan.estimated_seconds > 0
     assert not hasattr(model, "plan_") and not hasattr(model, "n_features_in_")
     with pytest.raises(ValueError, match="solver must be"):
         GPRegressor(solver="magic").plan(X)
     fitted = model.fit(X, X[:, 0])
-    assert fitted.plan_.took_seconds > 0 and "Took" in str(fitted.plan_)
+    assert replace(fitted.plan_, estimated_seconds=0.0) == replace(plan, estimated_seconds=0.0)  # which are measured
+    assert fitted.report_.seconds > 0 and "Took" in str(fitted.report_) and fitted.report_.steps == 7
 
 
 def test_why_the_steps_ended(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ KERNEL = get_kernel("matern32")
 def test_whole_data_as_neighbourhood_is_exact_training() -> None:
     x, y = toy(50)
     found = subset_heuristic(
-        x, y, KERNEL, generator=torch.Generator().manual_seed(0), n_neighbours=80, n_centroids=2, n_steps=15
+        x, y, KERNEL, generator=torch.Generator().manual_seed(0), neighbourhood_size=80, n_centroids=2, n_steps=15
     )
     options = TrainingOptions(Cholesky(), Exact(), n_steps=15)
     H = DenseOperator(x, KERNEL, Hyperparameters.ones(2))
@@ -48,7 +48,7 @@ def test_average_over_the_nearest_points_of_each_centroid() -> None:
     y[40:] += torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     sizes = []
     found = subset_heuristic(
-        x, y, KERNEL, generator=torch.Generator().manual_seed(1), n_neighbours=40, n_centroids=6, n_steps=15,
+        x, y, KERNEL, generator=torch.Generator().manual_seed(1), neighbourhood_size=40, n_centroids=6, n_steps=15,
         callbacks=[lambda record, state: sizes.append(state.solution.shape[0])],
     )  # fmt: skip
     options = TrainingOptions(Cholesky(), Exact(), n_steps=15)
@@ -67,10 +67,12 @@ def test_average_over_the_nearest_points_of_each_centroid() -> None:
 def test_shared_length_scale_and_checks() -> None:
     x, y = toy(30)
     generator = torch.Generator().manual_seed(0)
-    found = subset_heuristic(x, y, KERNEL, generator=generator, ard=False, n_neighbours=20, n_centroids=2, n_steps=3)
+    found = subset_heuristic(
+        x, y, KERNEL, generator=generator, ard=False, neighbourhood_size=20, n_centroids=2, n_steps=3
+    )
     assert found.length_scales.shape == (1,)
-    with pytest.raises(ValueError, match="n_neighbours"):
-        subset_heuristic(x, y, KERNEL, generator=generator, n_neighbours=1)
+    with pytest.raises(ValueError, match="neighbourhood_size"):
+        subset_heuristic(x, y, KERNEL, generator=generator, neighbourhood_size=1)
 
 
 # -- in the estimator ------------------------------------------------------------------------------------------------
@@ -117,12 +119,15 @@ def test_progress_is_shown(short: None, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err == ""
 
 
-def test_what_it_took_is_in_the_plan(short: None, tmp_path: Path) -> None:
+def test_what_it_took_is_in_the_report(short: None, tmp_path: Path) -> None:
     model = GPRegressor(**SETTINGS).fit(*data())
-    assert "Started from 10 neighbourhoods of 60 points, trained exactly in" in str(model.plan_)
+    assert "Started from 10 neighbourhoods of 60 points, trained exactly in" in str(model.report_)
+    assert 0 < model.report_.start_seconds < model.report_.seconds
     model.save(tmp_path / "m")
-    assert str(GPRegressor.load(tmp_path / "m").plan_) == str(model.plan_)
-    assert "neighbourhoods" not in str(GPRegressor(**{**SETTINGS, "init": "ones"}).fit(*data()).plan_)
+    loaded = GPRegressor.load(tmp_path / "m", device="cpu")
+    assert str(loaded.plan_) == str(model.plan_) and loaded.report_ == model.report_
+    ones = GPRegressor(**{**SETTINGS, "init": "ones"}).fit(*data()).report_
+    assert "neighbourhoods" not in str(ones) and ones.start_seconds == 0
 
 
 @pytest.mark.parametrize("neighbourhood", [1, 4])
@@ -172,7 +177,7 @@ def test_a_finished_initialisation_is_kept_before_the_first_step(
     assert resumed.history_[0].noise_scale == whole.history_[0].noise_scale
     assert resumed.hyperparameters_.equals(whole.hyperparameters_)
     np.testing.assert_array_equal(resumed.predict(X, return_std=True), whole.predict(X, return_std=True))
-    assert "Started from 10 neighbourhoods" in str(resumed.plan_)
+    assert "Started from 10 neighbourhoods" in str(resumed.report_) and resumed.report_.start_seconds > 0
 
 
 # -- a start on a random sample ------------------------------------------------------------------------------------
@@ -195,7 +200,7 @@ def test_the_regressor_starts_on_a_sample(short: None, capsys: pytest.CaptureFix
     settings = {**SETTINGS, "init": "sample", "verbose": True}
     model = GPRegressor(**settings).fit(X, y)
     assert model.plan_.init == "sample" and model.plan_.sample_size == len(X)
-    assert "Started on a sample of" in str(model.plan_)
+    assert "Started on a sample of 60 points in" in str(model.report_)
     assert model.history_[0].noise_scale != 1.0 and model.n_steps_ == 3
     assert "3/3" in capsys.readouterr().err
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sklearn.exceptions
 import torch
 
-from warmgp.planning.planner import Plan
+from warmgp.planning.plan import Plan
 from warmgp.solvers import SolveResult, StoppingRule
 from warmgp.training.accuracy import MEAN, WORST, Accuracy
 

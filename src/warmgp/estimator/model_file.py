@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import typing
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.parameters import check_parameters
+from warmgp.estimator.report import Report
 from warmgp.files import plan_json
 from warmgp.files.format import FileError, fingerprint, read, to_json, write
 from warmgp.gradient import GradientEstimator
@@ -20,7 +22,7 @@ from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, Kernel, get_kernel
 from warmgp.planning.devices import resolve_device
-from warmgp.planning.planner import DTYPES, INITS, bytes_of
+from warmgp.planning.request import DTYPES, STARTS, bytes_of
 from warmgp.posterior import Posterior
 from warmgp.schema import (
     DOUBLE,
@@ -32,6 +34,7 @@ from warmgp.schema import (
     list_of,
     maybe,
     number,
+    of_class,
     of_hint,
     one_of,
     record,
@@ -71,7 +74,7 @@ CONTENT = record(
         "log_marginal_likelihood": maybe(number(-np.inf, finite=False, nan=True)),
         "feature_names": maybe(list_of(text)),
     },
-    {"stop_reason": text, "solve_error": number(0.0, finite=False, nan=True)},
+    {"stop_reason": text, "solve_error": number(0.0, finite=False, nan=True), "report": of_class(Report)},
 )
 
 
@@ -103,7 +106,7 @@ SPECIAL: dict[str, Check] = {
     "kernel": one_of(KERNELS),
     "solver": either(one_of(("auto", *SOLVERS)), plan_json.solver),
     "gradient": either(one_of(("auto", *plan_json.GRADIENTS)), plan_json.gradient),
-    "init": either(one_of(INITS), record({"hyperparameters": list_of(number(5e-324))})),
+    "init": either(one_of(STARTS), record({"hyperparameters": list_of(number(5e-324))})),
     "device": either(one_of(("auto",)), plan_json.device),
     "dtype": one_of(("auto", *DTYPES)),
     "max_epochs": maybe(either(one_of(("auto",)), number(5e-324, finite=False))),
@@ -171,6 +174,7 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
     content = {
         "settings": settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SAVED}),
         "plan": plan_json.plan_to_json(model.plan_),
+        "report": dataclasses.asdict(model.report_),
         "history": plan_json.history_to_json(model.history_),
         "kernel": kernel.name,
         "exact": posterior.exact,
@@ -228,6 +232,7 @@ def _restore(
     theta = Hyperparameters.from_vector(tensors["theta"])
     model = cls(**settings)
     model.plan_ = plan
+    model.report_ = _report(content, str(place), sizes["s"])
     model._scaler = Standardizer(tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale)
     model._posterior = Posterior(
         there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"]
@@ -243,3 +248,18 @@ def _restore(
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
     return model
+
+
+def _report(content: Mapping[str, Any], place: str, samples: int) -> Report:
+    """Returns the report of a file, read on that device; of version 0.1 it has what else the file says."""
+    if "report" in content:
+        report = Report(**content["report"])
+    else:
+        report = Report(
+            seconds=plan_json.seconds_taken(content["plan"]),
+            steps=len(content["history"]),
+            exact_variances=content["exact"],
+            samples=samples,
+            device=content["plan"]["device"],
+        )
+    return dataclasses.replace(report, loaded_on=place if place != report.device else "")

@@ -6,7 +6,6 @@ import contextlib
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -24,6 +23,7 @@ from warmgp.data.scaling import Standardizer, warn_of_units
 from warmgp.estimator import model_file
 from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
 from warmgp.estimator.parameters import check_parameters, check_seed, check_start
+from warmgp.estimator.report import report_of
 from warmgp.estimator.start import begin
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator, Pathwise
@@ -33,7 +33,9 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel, get_kernel
 from warmgp.operators import make_operator
 from warmgp.planning.devices import device_or_cpu
-from warmgp.planning.planner import Plan, make_plan, moved_to, operator_for
+from warmgp.planning.plan import Plan
+from warmgp.planning.planner import operator_for, plan_for, plan_read_on
+from warmgp.planning.request import Request
 from warmgp.posterior import Posterior
 from warmgp.solvers import Solver
 from warmgp.training.accuracy import SAMPLES, accuracy
@@ -44,6 +46,11 @@ from warmgp.training.problem import Problem
 from warmgp.training.state import Callback, TrainingOptions
 
 FloatArray = NDArray[np.float64]
+
+FINE_GROUPS = (
+    "training is in float64, but from length scales of 1 it may not find what varies within a group. Make the position "
+    "within a group a column of its own, or give init=Hyperparameters(...) with a length scale of that size"
+)
 
 
 class GPRegressor(RegressorMixin, BaseEstimator):
@@ -270,7 +277,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         if state is None:
             generator.manual_seed(seed)
             given = self.init if isinstance(self.init, Hyperparameters) else None
-            state, plan = begin(plan, options, start, given, generator=generator, verbose=self.verbose)
+            state = begin(plan, options, start, given, generator=generator, verbose=self.verbose)
         elif state.solution is not None and state.solution.dtype != plan.dtype:  # it was promoted before
             start = problem(state.solution.dtype, state.theta)
         callbacks = list(self.callbacks)
@@ -290,7 +297,6 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             promote=partial(problem, torch.float64, state.theta) if plan.promote else None,
             original=start.original,
         )
-        plan = replace(plan, took_seconds=result.state.elapsed + result.final.seconds)
         return plan, scaler, result, start.y
 
     def _accept(self, plan: Plan, scaler: Standardizer, result: TrainingResult, y: torch.Tensor) -> None:
@@ -302,7 +308,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.plan_ = replace(plan, exact_posterior=plan.exact_posterior and result.posterior.exact)
+        self.plan_ = plan
+        self.report_ = report_of(plan, result)
         self._scaler = scaler
         self._posterior = result.posterior
         self.hyperparameters_ = result.theta
@@ -323,41 +330,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             warnings.warn(told, ConvergenceWarning, stacklevel=3)
 
     def _make_plan(self, n: int, d: int, fine: str = "") -> Plan:
-        """The plan for n points of d inputs; ``fine`` says why float32 does not do for them."""
-        plan = self._plan_in(n, d, "float64" if fine and self.dtype == "auto" else self.dtype)
-        if not fine:
-            return plan
-        if plan.dtype == torch.float32:
-            remedy = 'use dtype="auto" or "float64"'
-        else:
-            plan = replace(plan, why=(*plan.why, f"In float64: {fine}."))
-            remedy = (
-                "training is in float64, but from length scales of 1 it may not find what varies within a group. Make "
-                "the position within a group a column of its own, or give init=Hyperparameters(...) with a length "
-                "scale of that size"
-            )
-        if plan.dtype == torch.float32 or not isinstance(self.init, Hyperparameters):
+        """Plans for n points of d inputs; ``fine`` says why float32 does not do for them."""
+        settings = check_parameters(self.get_params(deep=False))
+        plan = plan_for(Request.of(n, d, settings, fine))
+        if fine and (plan.dtype == torch.float32 or not isinstance(self.init, Hyperparameters)):
+            remedy = 'use dtype="auto" or "float64"' if plan.dtype == torch.float32 else FINE_GROUPS
             warnings.warn(f"{fine}: {remedy}", UserWarning, stacklevel=4)
         return plan
-
-    def _plan_in(self, n: int, d: int, dtype: str | torch.dtype) -> Plan:
-        return make_plan(
-            n,
-            d,
-            solver=self.solver,
-            gradient=self.gradient,
-            n_probes=self.n_probes,
-            n_features=self.n_features,
-            tol=self.tol,
-            max_epochs=self.max_epochs,
-            n_steps=self.n_steps,
-            learning_rate=self.learning_rate,
-            init="given" if isinstance(self.init, Hyperparameters) else self.init,
-            device=self.device,
-            dtype=dtype,
-            memory_budget=self.memory_budget,
-            kernel=get_kernel(self.kernel),
-        )
 
     def _options(self, plan: Plan) -> TrainingOptions:
         return TrainingOptions(
@@ -378,10 +357,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     def _check_settings(self) -> Kernel:
         """Raise for a parameter that no data could make right; the kernel."""
-        kernel = get_kernel(self.kernel)
         check_parameters(self.get_params(deep=False))
-        self._options(self._make_plan(2, 1))
-        return kernel
+        return get_kernel(self.kernel)
 
     # -- predicting --------------------------------------------------------------------------------------------------
     def predict(
@@ -474,7 +451,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """Back to the device of the plan, or on the CPU where that is not to be had."""
         super().__setstate__(state)
         if "_posterior" in state:
-            self.plan_ = moved_to(self.plan_, device_or_cpu(self.plan_.device))
+            self.plan_ = plan_read_on(self.plan_, device_or_cpu(self.plan_.device))
             self._posterior = self._posterior.to(self.plan_.device)
 
     def save(self, path: str | os.PathLike[str]) -> None:

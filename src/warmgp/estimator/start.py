@@ -10,8 +10,7 @@ import torch
 
 from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
-from warmgp.planning.planner import Plan
-from warmgp.planning.solver_choice import conjugate_gradients
+from warmgp.planning.plan import Plan
 from warmgp.training.bars import InitialisationBar
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
 from warmgp.training.loop import initial_state
@@ -27,8 +26,8 @@ def begin(
     *,
     generator: torch.Generator,
     verbose: bool = False,
-) -> tuple[TrainingState, Plan]:
-    """The state, and the plan, which then says what a start on part of the data took.
+) -> TrainingState:
+    """Returns the state before the first step; what a start on part of the data took is in its ``elapsed``.
 
     The problem's own θ is where a start from ones, or on a sample, begins; it also says how many length scales there
     are. ``given`` replaces it.
@@ -37,30 +36,27 @@ def begin(
     if given is not None:
         lengths = given.length_scales.expand(operator.theta.length_scales.numel())  # one given serves all inputs
         given = Hyperparameters(given.noise_scale, given.signal_scale, lengths)
-        return initial_state(operator.at(given), options), plan
+        return initial_state(operator.at(given), options)
     if plan.init == "ones":
-        return initial_state(operator, options), plan
+        return initial_state(operator, options)
     x, y = problem.x_exact, problem.y_exact
     began, count = time.perf_counter(), 1 if plan.init == "sample" else min(N_CENTROIDS, operator.n)
     with contextlib.ExitStack() as stack:
         callbacks = [stack.enter_context(InitialisationBar(count, N_STEPS))] if verbose else []
         if plan.init == "sample":
             probes = plan.gradient.n_probes or options.n_samples
-            solver = conjugate_gradients(
-                plan.sample_size, x.shape[1], 1 + probes, plan.device, plan.memory_budget, operator.kernel
+            assert plan.start_solver is not None
+            some = replace(
+                options, solver=plan.start_solver, gradient=Pathwise(probes, plan.n_features), n_steps=N_STEPS
             )
-            some = replace(options, solver=solver, gradient=Pathwise(probes, plan.n_features), n_steps=N_STEPS)
             state = sample_start(
                 x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator,
                 callbacks=callbacks, promote=plan.promote, dtype=operator.dtype,
             )  # fmt: skip
-            told = f"Started on a sample of {plan.sample_size:,} points"
         else:
             theta = subset_heuristic(
                 x, y, operator.kernel, generator=generator, ard=operator.theta.length_scales.numel() == x.shape[1],
-                n_neighbours=plan.n_neighbours, noise_floor=options.noise_floor, callbacks=callbacks,
+                neighbourhood_size=plan.neighbourhood_size, noise_floor=options.noise_floor, callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
-            told = f"Started from {count} neighbourhoods of {plan.n_neighbours:,} points, trained exactly"
-    seconds = time.perf_counter() - began
-    return replace(state, elapsed=seconds), replace(plan, why=(*plan.why, f"{told} in {seconds:.3g} s."))
+    return replace(state, elapsed=time.perf_counter() - began)

@@ -12,7 +12,9 @@ import torch
 
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.operators import OPERATORS, TRITON_OPERATORS
-from warmgp.planning.planner import DTYPES, INITS, Plan, moved_to
+from warmgp.planning.plan import INITS, Plan
+from warmgp.planning.planner import plan_read_on
+from warmgp.planning.request import DTYPES
 from warmgp.schema import (
     SchemaError,
     dict_of,
@@ -87,6 +89,7 @@ _plan = of_class(
     learning_rate=number(5e-324),
     init=one_of(INITS),
     n_features=whole(2, 2**31),
+    start_solver=maybe(solver),
 )
 _any_number = number(-math.inf, finite=False, nan=True)
 _record = of_class(
@@ -125,6 +128,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "device": str(plan.device),
         "dtype": str(plan.dtype).removeprefix("torch."),
         "solver": options_to_json(plan.solver),
+        "start_solver": None if plan.start_solver is None else options_to_json(plan.start_solver),
         "gradient": options_to_json(plan.gradient),
         "rule": dataclasses.asdict(plan.rule),
         "why": list(plan.why),
@@ -134,9 +138,10 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 def plan_from_json(
     values: Mapping[str, Any], *, solver: Solver | None = None, device: torch.device | None = None
 ) -> Plan:
-    """The plan of a file. ``solver`` stands in for one that is not ours; ``device`` replaces the one it was made on."""
+    """Returns the plan of a file. ``solver`` stands in for one that is not ours; ``device`` is where it is read."""
+    values = _as_now(values)
     _plan(values, "plan")
-    saved = values["solver"]
+    saved, start = values["solver"], values.get("start_solver")
     if saved["name"] in SOLVERS:
         solver = SOLVERS[saved["name"]](**saved["options"])
     elif solver is None or solver.name != saved["name"]:
@@ -147,12 +152,30 @@ def plan_from_json(
             "device": torch.device(values["device"]),
             "dtype": DTYPES[values["dtype"]],
             "solver": solver,
+            "start_solver": SOLVERS[start["name"]](**start["options"]) if start and start["name"] in SOLVERS else None,
             "gradient": GRADIENTS[values["gradient"]["name"]](**values["gradient"]["options"]),
             "rule": StoppingRule(**values["rule"]),
             "why": tuple(values.get("why", ())),
         }
     )
-    return plan if device is None else moved_to(plan, device)
+    return plan if device is None else plan_read_on(plan, device)
+
+
+def _as_now(values: Any) -> Any:
+    """Returns a plan of version 0.1 as it is written now: the size of a neighbourhood had another name, and what
+    training took was part of the plan."""
+    if not isinstance(values, dict):
+        return values
+    now = {{"n_neighbours": "neighbourhood_size"}.get(name, name): value for name, value in values.items()}
+    now.pop("took_seconds", None)
+    return now
+
+
+def seconds_taken(values: Mapping[str, Any]) -> float | None:
+    """Returns what training took by a plan of version 0.1; None where it does not say."""
+    seconds = values.get("took_seconds")
+    maybe(number())(seconds, "plan.took_seconds")
+    return seconds
 
 
 def history_to_json(history: Sequence[StepRecord]) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from warmgp.checks import check_features
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import KernelOperator, default_tile_entries, ranges
@@ -68,8 +69,7 @@ class FeaturePrior:
 
         ``plain`` frequencies come from p(ω) itself, as in the paper.
         """
-        if n_features < 2 or n_features % 2:
-            raise ValueError(f"n_features must be an even number of at least 2 (sin/cos pairs), got {n_features}")
+        check_features(n_features)
         m = n_features // 2
         frequencies, amplitudes = spread_frequencies(kernel, m, d, generator, () if plain else kernel.tail_scales(d))
         weights = torch.randn(2, m, n_functions, dtype=torch.float64, generator=generator) * amplitudes[:, None]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from warmgp.checks import check_count
+from warmgp.checks import check_count, check_features
 from warmgp.gradient.base import GradientEstimator, quadratic_weights
 from warmgp.gradient.features import ExactPrior, FeaturePrior
 from warmgp.operators.base import KernelOperator
@@ -50,8 +50,7 @@ class Pathwise(GradientEstimator):
         check_count("n_probes", self.n_probes)
         if self.prior not in ("features", "plain", "exact"):
             raise ValueError(f'prior must be "features", "plain" or "exact", got {self.prior!r}')
-        if self.n_features < 2 or self.n_features % 2:
-            raise ValueError(f"n_features must be an even number of at least 2, got {self.n_features}")
+        check_features(self.n_features)
 
     def draw(self, operator: KernelOperator, generator: torch.Generator) -> PathwiseDraw:
         prior: FeaturePrior | ExactPrior

@@ -1,4 +1,4 @@
-"""What training costs, from rates measured on this machine in a fraction of a second.
+"""What training costs, from rates measured on this machine in a fraction of a second, or tabulated for a GPU.
 
 A step is a few operations of n² or n³ work each. :func:`measured_rates` times the library's own code for each of them
 at a small n; the models below scale that up. How many iterations a solve takes is not known beforehand: what is assumed
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -19,6 +19,8 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.dense import DenseOperator
+from warmgp.planning.pace import Pace
+from warmgp.planning.request import Request
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
 
 SIZE = 1500
@@ -45,7 +47,7 @@ STEPS_PER_SEARCH = 15
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds per unit of work on one device, for one number of inputs and of columns."""
+    """Holds seconds per unit of work on one device, for one number of inputs and of columns."""
 
     build: float  # evaluate and store H in float32, per n²
     product: float  # stored H times the columns, per n²
@@ -61,6 +63,15 @@ class Rates:
     apply: float  # that factor to the columns, per n
     call: float = 0.003  # what a step costs at any size
 
+    def at(self, pace: Pace) -> Rates:
+        """Returns the rates of a device that takes so many times as long; a call is the CPU's work and stays."""
+        slower = {
+            **dict.fromkeys(("build", "product", "recompute", "gradient", "search"), pace.half),
+            **dict.fromkeys(("substitute", "factor", "feature", "apply"), pace.single),
+            **dict.fromkeys(("exact", "exact_pass", "sparse"), pace.double),
+        }
+        return replace(self, **{name: times * getattr(self, name) for name, times in slower.items()})
+
 
 TYPICAL = Rates(
     build=2e-9, product=1e-9, recompute=2e-9, substitute=1.4e-9, gradient=2e-9, factor=3e-12, exact=2e-11,
@@ -72,26 +83,27 @@ H200 = Rates(
     build=1.5e-12, product=1.4e-12, recompute=1.4e-12, substitute=3e-12, gradient=2e-12, factor=2e-14, exact=3e-14,
     exact_pass=5e-11, feature=1e-12, search=1.8e-11, sparse=5e-7, apply=1e-7, call=0.008,
 )  # fmt: skip
-"""One NVIDIA H200, 65 columns, from benchmarks/results. Other cards differ. 100 steps of conjugate gradients with whole
-factors are then estimated at 1.8 s for pol (took 1.3), 22 for protein (13 to 19) and 26 for keggdirected (15); exact
-training at 10 s (11), 221 s (213) and 268 s (252)."""
+"""One NVIDIA H200, 65 columns, from benchmarks/results; for other cards see :meth:`Rates.at`. 100 steps of conjugate
+gradients with whole factors are then estimated at 1.8 s for pol (took 1.3), 22 for protein (13 to 19) and 26 for
+keggdirected (15); exact training at 10 s (11), 221 s (213) and 268 s (252)."""
 
 
-def rates_for(device: torch.device, kernel: Kernel, n: int, d: int, columns: int) -> Rates:
-    """Rates for an estimate: measured on a CPU for all but the smallest n, tabulated elsewhere."""
-    if device.type != "cpu":
-        return H200
-    if n <= SIZE // 3:
+def rates_for(request: Request) -> Rates:
+    """Returns the rates for an estimate: measured on a CPU for all but the smallest n, tabulated elsewhere."""
+    if request.device.type != "cpu":
+        return H200.at(request.pace)
+    if request.n <= SIZE // 3:
         return TYPICAL
+    what = request.kernel, request.d, request.columns, torch.get_num_threads()
     try:
-        return measured_rates(kernel, d, columns, torch.get_num_threads())
+        return measured_rates(*what)
     except TypeError:  # a kernel that cannot be hashed, and so not remembered
-        return measured_rates.__wrapped__(kernel, d, columns, torch.get_num_threads())
+        return measured_rates.__wrapped__(*what)
 
 
 @lru_cache(maxsize=32)
 def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
-    """Time each operation on this CPU; kept for the life of the process. ``threads`` only tells settings apart."""
+    """Times each operation on this CPU; kept for the life of the process. ``threads`` only tells settings apart."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(SIZE, d, generator=generator)
     V = torch.randn(SIZE, columns, generator=generator)
@@ -134,7 +146,7 @@ def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
 
 
 def _seconds(function: Callable[[], object], repeats: int = 2) -> float:
-    """The least of a few times, after one that does not count unless it was long: on a busy machine all are."""
+    """Returns the least of a few times, after one that does not count unless it was long: on a busy machine all are."""
     times = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
@@ -147,12 +159,12 @@ def _seconds(function: Callable[[], object], repeats: int = 2) -> float:
 
 # -- whole trainings -------------------------------------------------------------------------------------------------
 def exact_seconds(rates: Rates, n: int, steps: int) -> float:
-    """Exact training: a factor and an inverse a step."""
+    """Estimates exact training: a factor and an inverse a step."""
     return (steps + 1) * (n**3 * rates.exact + n**2 * rates.exact_pass + 1.5 * rates.call)
 
 
 def factor_cg_seconds(rates: Rates, n: int, steps: int, features: int, factor_after: int) -> float:
-    """Conjugate gradients with a whole factor now and then; the first is made after ``factor_after`` iterations."""
+    """Estimates conjugate gradients with a whole factor now and then, the first after ``factor_after`` iterations."""
     step = (
         n**2 * (rates.build + (2 + ITERATIONS) * rates.product + (1 + ITERATIONS) * rates.substitute + rates.gradient)
         + n * features * rates.feature
@@ -163,14 +175,14 @@ def factor_cg_seconds(rates: Rates, n: int, steps: int, features: int, factor_af
 
 
 def epochs_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, *, stored: bool) -> float:
-    """Any solver that takes so many epochs a step, and two more for residuals."""
+    """Estimates any solver that takes so many epochs a step, and two more for residuals."""
     product = rates.product if stored else rates.recompute
     step = n**2 * ((epochs + 2) * product + rates.gradient) + n * features * rates.feature + rates.call
     return (steps + 1) * (step + n**2 * rates.build * stored)
 
 
 def near_cg_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, *, stored: bool) -> float:
-    """Conjugate gradients with near neighbours: epochs and a sparse factor at every step, a search now and then."""
+    """Estimates conjugate gradients with near neighbours: epochs and a sparse factor a step, a search now and then."""
     step = n * (rates.sparse + epochs * rates.apply)
     searches = 1 + steps // STEPS_PER_SEARCH
     return (

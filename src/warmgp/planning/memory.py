@@ -1,56 +1,74 @@
-"""How much memory a planned training holds."""
+"""How much memory a planned training holds, and whether H has room."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import torch
 
 from warmgp.operators import dense_bytes
-from warmgp.solvers import AlternatingProjections, ConjugateGradients, StoppingRule
-
-if TYPE_CHECKING:
-    from warmgp.planning.planner import Plan
+from warmgp.planning.plan import Plan
+from warmgp.solvers import AlternatingProjections, ConjugateGradients, Solver, StoppingRule
 
 LOW_RANK_COPIES = 6
-"""Of (n, k) in float64, while pivots are carried to a new factor beside the old one."""
+"""Matrices of (n, k) in float64 that are held while pivots are carried to a new factor beside the old one."""
 
 NEIGHBOUR_BYTES = 80
-"""Of a point and its neighbour: its number, two sparse factors with columns, and one more being sorted beside them."""
+"""Bytes of a point and its neighbour: its number, two sparse factors with columns, and one more being sorted beside
+them."""
 
 
-def training_bytes(plan: Plan, n: int, d: int, sample_solver: ConjugateGradients | None = None) -> int:
-    """What training holds at its peak: H and factors, solutions, and a few copies of them.
+def H_fits(n: int, dtype: torch.dtype, budget: float) -> bool:
+    """Says whether H and two more matrices of its size fit the budget, in bytes.
 
-    ``sample_solver`` is what a start on a sample is solved with.
+    The two are a factor of H and the one that is made beside it, or an inverse; what stores H alone leaves that room
+    for all that is not counted.
     """
-    size = plan.dtype.itemsize
+    return 3 * dense_bytes(n, dtype) <= budget
+
+
+def exact_fits(n: int, d: int, n_probes: int, budget: int) -> bool:
+    """Says whether exact training, in float64, fits the budget."""
+    return H_fits(n, torch.float64, budget - vector_bytes(n, d, n_probes, torch.float64))
+
+
+def training_bytes(plan: Plan, n: int, d: int) -> int:
+    """Returns what the steps of a training hold at their peak: H and factors, solutions, and a few copies of them."""
     vectors = vector_bytes(n, d, plan.gradient.n_probes, plan.dtype)
     if plan.solver.name == "cholesky":
         return 3 * dense_bytes(n, torch.float64) + vectors
     matrices = dense_bytes(n, plan.dtype) if plan.operator == "dense" else 0
-    if isinstance(plan.solver, ConjugateGradients):
-        whole = plan.solver.factor_after is not None
-        # a new factor is made beside the old one
-        matrices += 2 * dense_bytes(n, torch.float32) if whole else preconditioner_bytes(plan.solver, n)
+    matrices += factor_bytes(plan.solver, n)
     if isinstance(plan.solver, AlternatingProjections):
-        matrices += _block_bytes(plan.solver, plan.rule, n, size)
-    if sample_solver is not None:
-        whole = sample_solver.factor_after is not None
-        factors = 2 * dense_bytes(plan.sample_size, torch.float32)
-        factors = factors if whole else preconditioner_bytes(sample_solver, plan.sample_size)
-        matrices = max(matrices, dense_bytes(plan.sample_size, torch.float32) + factors)
+        matrices += _block_bytes(plan.solver, plan.rule, n, plan.dtype.itemsize)
     return matrices + vectors
 
 
+def peak_bytes(plan: Plan, n: int, d: int) -> int:
+    """Returns what a whole training holds at its peak: that of its steps, or of its start on a sample."""
+    steps = training_bytes(plan, n, d)
+    if plan.start_solver is None:
+        return steps
+    sample = dense_bytes(plan.sample_size, torch.float32) + factor_bytes(plan.start_solver, plan.sample_size)
+    return max(steps, sample + vector_bytes(n, d, plan.gradient.n_probes, plan.dtype))
+
+
+def factor_bytes(solver: Solver, n: int) -> int:
+    """Returns what conjugate gradients hold to precondition with, nothing for other solvers; of whole factors two,
+    since a new one is made beside the old one."""
+    if not isinstance(solver, ConjugateGradients):
+        return 0
+    if solver.factor_after is not None:
+        return 2 * dense_bytes(n, torch.float32)
+    return preconditioner_bytes(solver, n)
+
+
 def preconditioner_bytes(solver: ConjugateGradients, n: int) -> int:
-    """The low rank and the neighbours."""
+    """Returns what the low rank and the neighbours take."""
     near = NEIGHBOUR_BYTES * n * (solver.neighbours + 1) if solver.neighbours else 0
     return LOW_RANK_COPIES * 8 * n * solver.preconditioner_rank + near
 
 
 def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, size: int) -> int:
-    """Factors of all blocks, and a block with its factor in float64; of grown ones where they may grow."""
+    """Returns what the factors of all blocks take, and one block with its factor in float64; grown if they may be."""
     b, grown = min(n, solver.block_size), solver.largest_block
     if grown and solver.grow_after and (rule.max_epochs is None or rule.max_epochs > solver.grow_after) and grown > b:
         b, size = grown, 8
@@ -58,5 +76,5 @@ def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, siz
 
 
 def vector_bytes(n: int, d: int, n_probes: int, dtype: torch.dtype) -> int:
-    """Solutions, targets, residuals and their copies; inputs."""
+    """Returns what solutions, targets, residuals and their copies take, and the inputs."""
     return 8 * n * (1 + max(1, n_probes)) * dtype.itemsize + 4 * n * d * 8

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import torch
 
-from warmgp.kernels import RBF, Kernel
-from warmgp.operators import dense_bytes
+from warmgp.kernels import RBF
 from warmgp.planning.costs import Rates, exact_seconds, factor_cg_seconds
-from warmgp.planning.memory import preconditioner_bytes, vector_bytes
-from warmgp.solvers import AlternatingProjections, ConjugateGradients, Solver, get_solver
+from warmgp.planning.memory import H_fits, exact_fits, preconditioner_bytes, vector_bytes
+from warmgp.planning.pace import Pace
+from warmgp.planning.request import Request, is_auto
+from warmgp.solvers import AlternatingProjections, Cholesky, ConjugateGradients, Solver, get_solver
 
 SMALL = 500
 """Up to here exact training costs about as much as anything else, and is exact."""
@@ -20,7 +21,11 @@ CLEARLY = 0.5
 """By how much exact training has to be cheaper above that: measured rates vary, and a choice should not."""
 
 LARGE = 50_000
+"""From here on training is the paper's for large data: a budget, small steps, a start on neighbourhoods."""
+
 EXACT_UP_TO_ON_GPU = 8_000
+"""Up to here training is exact on an H200; see :func:`exact_up_to`."""
+
 MAP_INPUTS = 3
 """Up to so many inputs near neighbours tell what there is to know of a point: with a Matérn kernel a solve then takes a
 few iterations."""
@@ -34,94 +39,121 @@ GROW_AFTER = 20.0
 LARGEST_BLOCK_ON_GPU = 20_000
 
 
-def choose_solver(
-    solver: str | Solver,
-    gradient: str,
-    n: int,
-    d: int,
-    n_probes: int,
-    features: int,
-    place: torch.device,
-    budget: int,
-    rates: Rates,
-    kernel: Kernel | None = None,
-) -> tuple[Solver, list[str]]:
-    """The solver, and why."""
-    why: list[str] = []
-    if solver == "auto":
-        fits = 3 * dense_bytes(n, torch.float64) + vector_bytes(n, d, n_probes, torch.float64) <= budget
-        on_gpu = place.type == "cuda"
-        cg = conjugate_gradients(n, d, 1 + n_probes, place, budget, kernel)
-        if gradient == "exact":
-            solver = "cholesky"
-        elif gradient == "auto" and fits and (n <= EXACT_UP_TO_ON_GPU if on_gpu else n <= LARGE):
-            direct = exact_seconds(rates, n, 100)
-            iterative = factor_cg_seconds(rates, n, 100, features, cg.factor_after or 0)
-            if on_gpu or n <= SMALL or direct <= CLEARLY * iterative:
-                solver = "cholesky"
-                why.append(f"Exact Cholesky: {n:,} points are few enough.")
-        if solver == "auto":
-            small = has_neighbours(cg) or (n < LARGE if on_gpu else cg.factor_after is not None)
-            solver = "cg" if small else "ap"
-            kind = "near neighbours" if has_neighbours(cg) else "a factor of low rank"
-            kind = "a whole factor now and then" if cg.factor_after else kind
-            why.append(
-                f"Conjugate gradients with {kind} as their preconditioner, for {n:,} points."
-                if small
-                else f"Alternating projections, ten epochs a step, for {n:,} points."
-            )
-    if solver == "cg":
-        return conjugate_gradients(n, d, 1 + n_probes, place, budget, kernel), why
-    if solver == "ap":
-        largest = min(n, _largest_block(n, budget), LARGEST_BLOCK_ON_GPU if place.type == "cuda" else n)
-        return AlternatingProjections(_block_size(n, place, budget), GROW_AFTER, largest), why
-    given = get_solver(solver)
+def choose_solver(request: Request, n_features: int, rates: Rates) -> tuple[Solver, str]:
+    """Decides the solver: the one that was asked for, or for "auto" exact Cholesky where that is cheap, conjugate
+    gradients where a preconditioner fits, alternating projections otherwise."""
+    asked = request.settings.solver
+    if not is_auto(asked):
+        return _as_asked(asked, request)
+    if request.gradient_name == "exact":
+        return Cholesky(), ""
+    if request.gradient_name == "auto" and _exact_is_cheap(request, n_features, rates):
+        return Cholesky(), f"Exact Cholesky: {request.n:,} points are few enough."
+    cg = conjugate_gradients(request, request.n)
+    on_gpu = request.device.type == "cuda"
+    if has_neighbours(cg) or (request.n < LARGE if on_gpu else cg.factor_after is not None):
+        kind = "near neighbours" if has_neighbours(cg) else "a factor of low rank"
+        kind = "a whole factor now and then" if cg.factor_after else kind
+        return cg, f"Conjugate gradients with {kind} as their preconditioner, for {request.n:,} points."
+    ap = alternating_projections(request)
+    budget = max_epochs(request, ap)
+    often = "each solve to its tolerance" if budget is None else f"at most {budget:g} epochs a step"
+    return ap, f"Alternating projections, {often}, for {request.n:,} points."
+
+
+def _as_asked(asked: str | Solver, request: Request) -> tuple[Solver, str]:
+    """Decides what a name stands for here, and keeps the blocks of a solver that was given within the memory."""
+    if asked == "cg":
+        return conjugate_gradients(request, request.n), ""
+    if asked == "ap":
+        return alternating_projections(request), ""
+    given, why = get_solver(asked), ""
     if isinstance(given, AlternatingProjections):
-        largest = min(n, _largest_block(n, budget))
-        if min(n, given.block_size) > largest:
-            why.append(f"Blocks of {largest:,} rows instead of {given.block_size:,}, whose factors would not fit.")
+        largest = min(request.n, _largest_block(request.n, request.memory_budget))
+        if min(request.n, given.block_size) > largest:
+            why = f"Blocks of {largest:,} rows instead of {given.block_size:,}, whose factors would not fit."
             given = replace(given, block_size=largest)
         if given.grow_after is not None:
             given = replace(given, largest_block=min(largest, given.largest_block or largest))
     return given, why
 
 
-def conjugate_gradients(
-    n: int, d: int, columns: int, place: torch.device, budget: int, kernel: Kernel | None = None
-) -> ConjugateGradients:
-    """Conjugate gradients as they suit n points: a whole factor now and then where it fits, else one of low rank; near
-    neighbours for maps, where the kernel is so smooth that they do not tell enough (RBF) only if no factor fits.
+def _exact_is_cheap(request: Request, n_features: int, rates: Rates) -> bool:
+    """Says whether exact training fits the memory and costs less than iterative training, or little more than it."""
+    n = request.n
+    if not exact_fits(n, request.d, request.n_probes, request.memory_budget):
+        return False
+    if request.device.type == "cuda":
+        return n <= exact_up_to(request.pace)
+    if n <= SMALL or n > LARGE:
+        return n <= SMALL
+    after = conjugate_gradients(request, n).factor_after or 0
+    return exact_seconds(rates, n, 100) <= CLEARLY * factor_cg_seconds(rates, n, 100, n_features, after)
+
+
+def exact_up_to(pace: Pace) -> int:
+    """Returns up to how many points training is exact on a GPU.
+
+    Its float64 work, of n³ operations, is to take no longer beside the products of iterative training than that of
+    ``EXACT_UP_TO_ON_GPU`` points does on an H200.
+    """
+    slower = max(1.0, pace.double / pace.half)
+    return round(EXACT_UP_TO_ON_GPU / slower ** (1 / 3))
+
+
+def max_epochs(request: Request, solver: Solver) -> float | None:
+    """Returns the budget of a solve, in epochs: what was given; for "auto" one for large data, and for alternating
+    projections that "auto" chose."""
+    given = request.settings.max_epochs
+    if not isinstance(given, str):
+        return given
+    chosen_ap = solver.name == "ap" and is_auto(request.settings.solver)
+    if solver.name == "cholesky" or not (request.n >= LARGE or chosen_ap):
+        return None
+    return 100.0 if has_neighbours(solver) else 10.0
+
+
+def conjugate_gradients(request: Request, n: int) -> ConjugateGradients:
+    """Returns conjugate gradients as they suit n of the points: a whole factor now and then where it fits, else one of
+    low rank; near neighbours for maps, where the kernel is so smooth that they do not tell enough (RBF) only if no
+    factor fits.
 
     A factor costs n³/3 operations, an iteration 2n² for the product and 2n² for the factor, per column; on a GPU
     the factor is the cheaper of the two.
     """
-    most = 3 * dense_bytes(n, torch.float64)  # H, the old and the new factor, should all have to be float64
-    whole = most <= budget and n < LARGE
-    if d <= MAP_INPUTS and not (whole and (place.type == "cuda" or n < NEAR_FROM or isinstance(kernel, RBF))):
-        left = budget - vector_bytes(n, d, columns - 1, torch.float32)
+    on_gpu, budget = request.device.type == "cuda", request.memory_budget
+    whole = n < LARGE and H_fits(n, torch.float64, budget)  # should all have to be float64
+    smooth = isinstance(request.kernel, RBF)
+    if request.d <= MAP_INPUTS and not (whole and (on_gpu or n < NEAR_FROM or smooth)):
+        left = budget - vector_bytes(n, request.d, request.n_probes, torch.float32)
         for rank in (RANK_BESIDE, 0):
             near = ConjugateGradients(rank, pivot_every=20, neighbours=NEAR)
             if preconditioner_bytes(near, n) <= left:
                 return near
     if whole:
-        after = n // 300 if place.type == "cuda" else n // (12 * columns)
+        after = n // 300 if on_gpu else n // (12 * request.columns)
         return ConjugateGradients(0, factor_after=max(2, after))
     return ConjugateGradients(max(100, min(1000, n // 10)), pivot_every=20)
 
 
+def alternating_projections(request: Request) -> AlternatingProjections:
+    """Returns alternating projections with blocks of 1,000 rows that may grow, or fewer where factors would not fit.
+
+    On a CPU blocks begin larger, √(900 n) rows, so that the factors cost about as much as five epochs.
+    """
+    n, on_gpu = request.n, request.device.type == "cuda"
+    largest = _largest_block(n, request.memory_budget)
+    first = 1000 if on_gpu or n >= LARGE else max(1000, int((900 * n) ** 0.5) // 8 * 8)
+    most = min(n, largest, LARGEST_BLOCK_ON_GPU if on_gpu else n)
+    return AlternatingProjections(min(first, largest), GROW_AFTER, most)
+
+
 def has_neighbours(solver: Solver) -> bool:
+    """Says whether a solver preconditions with near neighbours."""
     return isinstance(solver, ConjugateGradients) and solver.neighbours > 0
 
 
-def _block_size(n: int, place: torch.device, budget: int) -> int:
-    """Rows per block of AP: 1,000, or fewer where their factors would not fit.
-
-    On a CPU more, √(900 n), so that the factors cost about as much as five epochs.
-    """
-    most = 1000 if place.type == "cuda" or n >= LARGE else max(1000, int((900 * n) ** 0.5) // 8 * 8)
-    return min(most, _largest_block(n, budget))
-
-
 def _largest_block(n: int, budget: int) -> int:
-    """Rows per block of AP whose factors, in float64, take a third of the memory, as do a block and its factor."""
+    """Returns the rows of AP's blocks whose factors, in float64, take a third of the memory, as do a block and its
+    factor."""
     return max(64, min(budget // (3 * 8 * n), math.isqrt(budget // (6 * 8))) // 8 * 8)

@@ -66,7 +66,7 @@ def subset_heuristic(
     *,
     generator: torch.Generator,
     ard: bool = True,
-    n_neighbours: int = 10_000,
+    neighbourhood_size: int = 10_000,
     n_centroids: int = N_CENTROIDS,
     n_steps: int = N_STEPS,
     learning_rate: float = 0.1,
@@ -75,7 +75,7 @@ def subset_heuristic(
 ) -> Hyperparameters:
     """Average of the hyperparameters trained exactly on neighbourhoods of random points.
 
-    For each of ``n_centroids`` training points drawn at random: take its ``n_neighbours`` nearest points (itself
+    For each of ``n_centroids`` training points drawn at random: take its ``neighbourhood_size`` nearest points (itself
     included) in Euclidean distance and maximise their exact marginal likelihood from ones. Training on all points is
     then spared the early steps, and length scales too long for a random subsample are avoided because a neighbourhood
     is as dense as the data.
@@ -89,17 +89,17 @@ def subset_heuristic(
         Draws the centroids.
     ard : bool
         One length scale per input, or one shared.
-    n_neighbours : int
+    neighbourhood_size : int
         Cut to n. Cost grows with its cube.
     callbacks : sequence of Callback
         Called after every step of every neighbourhood.
     """
-    if n_neighbours < 2 or n_centroids < 1:
+    if neighbourhood_size < 2 or n_centroids < 1:
         raise ValueError(
-            f"n_neighbours must be at least 2 and n_centroids at least 1, got {n_neighbours}, {n_centroids}"
+            f"neighbourhood_size must be at least 2 and n_centroids at least 1, got {neighbourhood_size}, {n_centroids}"
         )
     n, d = x.shape
-    size = min(n_neighbours, n)
+    size = min(neighbourhood_size, n)
     centroids = torch.randperm(n, generator=generator)[: min(n_centroids, n)].tolist()
     options = TrainingOptions(
         Cholesky(), Exact(), n_steps=n_steps, learning_rate=learning_rate, noise_floor=noise_floor

@@ -1,0 +1,117 @@
+"""What came of a plan: how training started, what it took, where float64 took over, and where variances come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from warmgp.planning.plan import Plan, duration
+from warmgp.training.initialisation import N_CENTROIDS
+from warmgp.training.loop import TrainingResult
+from warmgp.training.state import StepRecord
+
+FROM_HERE_ON, LAST_SOLVE = "float64 from here on: ", "the last solve in float64: "
+"""How training's notes say that float64 took over."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Holds what happened in a training. ``print(report)`` reads as a paragraph.
+
+    Attributes
+    ----------
+    seconds : float or None
+        What training took in all: its start, its steps and the last solve. None where a file does not say.
+    start : str
+        How training started, "on a sample of 2,000 points" say; "" where it started at given values or at ones.
+    start_seconds : float
+        What that start took; ``seconds`` include it.
+    steps : int
+        The Adam steps that were taken.
+    float64_from : int or None
+        The step, counted from 0, from which on float64 was used where training began in float32; ``steps`` where only
+        the last solve was in float64, None where nothing was.
+    float64_why : str
+        What float32 was not enough for.
+    exact_variances : bool
+        Whether variances come from a factor of H; otherwise they come from posterior samples.
+    samples : int
+        The posterior samples of the model.
+    device : str
+        Where it was trained.
+    loaded_on : str
+        Where it was loaded, if that is another device; "" otherwise.
+    """
+
+    seconds: float | None = None
+    start: str = ""
+    start_seconds: float = 0.0
+    steps: int = 0
+    float64_from: int | None = None
+    float64_why: str = ""
+    exact_variances: bool = False
+    samples: int = 0
+    device: str = ""
+    loaded_on: str = ""
+
+    def __str__(self) -> str:
+        parts = []
+        if self.start:
+            parts.append(f"Started {self.start} in {self.start_seconds:.3g} s.")
+        if self.seconds is not None:
+            parts.append(f"Took {duration(self.seconds)} in all.")
+        if self.float64_from is not None:
+            when = "for the last solve" if self.float64_from >= self.steps else f"at step {self.float64_from}"
+            why = f": {self.float64_why}" if self.float64_why else ""
+            parts.append(f"Float64 took over {when}{why}.")
+        if self.exact_variances:
+            parts.append("Variances are exact, from a factor of H.")
+        else:
+            parts.append(f"Variances come from {self.samples} posterior samples.")
+        if self.loaded_on:
+            parts.append(f"Trained on {self.device}, loaded on {self.loaded_on}.")
+        return " ".join(parts)
+
+
+def report_of(plan: Plan, result: TrainingResult) -> Report:
+    """Reports what a training by this plan came to."""
+    state, posterior = result.state, result.posterior
+    taken = sum(record.step_seconds for record in state.history)
+    step, why = float64_takeover(state.history)
+    if step is None and plan.dtype == torch.float32 and posterior.x.dtype == torch.float64:
+        step, why = len(state.history), "a factor of H is made in float64" if posterior.exact else ""
+    start = start_of(plan, len(posterior.x))
+    return Report(
+        seconds=state.elapsed + result.final.seconds,
+        start=start,
+        start_seconds=max(0.0, state.elapsed - taken) if start else 0.0,
+        steps=len(state.history),
+        float64_from=step,
+        float64_why=why,
+        exact_variances=posterior.exact,
+        samples=posterior.n_samples,
+        device=str(plan.device),
+    )
+
+
+def start_of(plan: Plan, n: int) -> str:
+    """Says how a training of n points started by this plan, where that was on part of the data."""
+    if plan.init == "sample":
+        return f"on a sample of {plan.sample_size:,} points"
+    if plan.init == "subset":
+        count = min(N_CENTROIDS, n)
+        return f"from {count} neighbourhoods of {plan.neighbourhood_size:,} points, trained exactly"
+    return ""
+
+
+def float64_takeover(history: Sequence[StepRecord]) -> tuple[int | None, str]:
+    """Returns (the step from which on float64 was used, why) by the notes of the steps, (None, "") where it was not."""
+    for record in history:
+        for note in record.notes:
+            if note.startswith(FROM_HERE_ON):
+                return record.step, note.removeprefix(FROM_HERE_ON)
+            if note.startswith(LAST_SOLVE):
+                return len(history), note.removeprefix(LAST_SOLVE)
+    return None, ""

@@ -1,0 +1,163 @@
+"""Every decision of a plan but the solver's, a function each: from the request and the decisions before it to
+(value, why).
+
+``why`` is a sentence for the plan, "" where nothing needs saying. The solver's is in
+:mod:`warmgp.planning.solver_choice`, their order in :mod:`warmgp.planning.planner`.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import KERNELS, Matern12
+from warmgp.operators import has_triton
+from warmgp.planning.memory import H_fits
+from warmgp.planning.request import Request, is_auto, resolve_dtype
+from warmgp.planning.solver_choice import LARGE, conjugate_gradients, max_epochs
+from warmgp.solvers import Solver, StoppingRule
+
+SAMPLE_FROM = 6_000
+"""From here on training starts on a random sample: steps on all points are dear enough."""
+
+SAMPLE_SHARE, LEAST_SAMPLE, LARGEST_SAMPLE = 5, 2_000, 10_000
+"""One point in so many is in the sample, within these bounds."""
+
+FEATURE_SHARE, LEAST_FEATURES, MOST_FEATURES = 4, 2_000, 16_000
+"""One random feature for so many points, within these bounds: m features cost about m/n of an epoch."""
+
+ROUGH_FEATURES = 8_000
+"""At least so many random features for Matérn-1/2 with one input: what data leave open is spread over five powers of
+ten of frequencies there, and 2,000 features know its std to 7% only, 8,000 to 3%."""
+
+EXACT_POSTERIOR_UP_TO = 2_500
+"""Up to here variances from a factor of H, n² operations a new point, are cheap enough to have them without the error
+of 64 samples."""
+
+NEIGHBOURHOOD, NEIGHBOURHOOD_ON_GPU = 1_000, 10_000
+"""Points of a neighbourhood that training starts on: the paper's on a GPU, fewer on a CPU."""
+
+
+def choose_features(request: Request) -> tuple[int, str]:
+    """Decides the number of random features: a quarter as many as points, more for a rough kernel of one input."""
+    given = request.n_features
+    if not isinstance(given, str):
+        return int(given), ""
+    rough = isinstance(request.kernel, Matern12) and request.d == 1
+    least = ROUGH_FEATURES if rough else LEAST_FEATURES
+    return min(MOST_FEATURES, max(least, 2 * (request.n // (2 * FEATURE_SHARE)))), ""
+
+
+def choose_gradient(request: Request, solver: Solver, n_features: int) -> tuple[GradientEstimator, str]:
+    """Decides the estimator: exact where the solver leaves a factor, pathwise otherwise."""
+    if request.given_gradient is not None:
+        return request.given_gradient, ""
+    name = request.gradient_name
+    if name == "auto":
+        name = "exact" if solver.name == "cholesky" else "pathwise"
+    if name == "exact":
+        return Exact(), ""
+    if name == "standard":
+        return Standard(request.n_probes), ""
+    return Pathwise(request.n_probes, n_features), ""
+
+
+def choose_start(request: Request, solver: Solver, gradient: GradientEstimator) -> tuple[str, str]:
+    """Decides where training starts: at ones, on a random sample, or for large data on neighbourhoods.
+
+    A sample is for those who leave the number of steps open: after it few are needed.
+    """
+    init = request.settings.init
+    if isinstance(init, Hyperparameters):
+        return "given", ""
+    if not is_auto(init):
+        return init, ""
+    if request.n >= LARGE:
+        return "subset", ""
+    iterative = solver.name != "cholesky" and gradient.name == "pathwise"
+    sampled = iterative and request.n >= SAMPLE_FROM and is_auto(request.settings.n_steps)
+    return ("sample" if sampled else "ones"), ""
+
+
+def choose_sample_size(request: Request, init: str) -> tuple[int, str]:
+    """Decides how many points a sample has; 0 where there is none."""
+    if init != "sample":
+        return 0, ""
+    return min(request.n, LARGEST_SAMPLE, max(LEAST_SAMPLE, request.n // SAMPLE_SHARE)), ""
+
+
+def choose_start_solver(request: Request, sample_size: int) -> tuple[Solver | None, str]:
+    """Decides what a sample is solved with: conjugate gradients as they suit it; None where there is none."""
+    return (conjugate_gradients(request, sample_size) if sample_size else None), ""
+
+
+def choose_neighbourhood_size(request: Request) -> tuple[int, str]:
+    """Decides how many points a neighbourhood has."""
+    most = NEIGHBOURHOOD_ON_GPU if request.device.type == "cuda" else NEIGHBOURHOOD
+    return min(request.n, most), ""
+
+
+def choose_rule(request: Request, solver: Solver) -> tuple[StoppingRule, str]:
+    """Decides when a solve may stop: at the tolerance, or when its budget is spent."""
+    return StoppingRule(request.settings.tol, max_epochs(request, solver)), ""
+
+
+def choose_steps(request: Request, solver: Solver, init: str) -> tuple[int, str]:
+    """Decides the most Adam steps that are taken: few after a start on part of the data."""
+    given = request.settings.n_steps
+    if not isinstance(given, str):
+        return given, ""
+    few = solver.name != "cholesky" and (request.n >= LARGE or init == "sample")
+    return (30 if few else 200), ""
+
+
+def choose_learning_rate(request: Request) -> tuple[float, str]:
+    """Decides the size of an Adam step: the paper's, which is smaller for large data."""
+    given = request.settings.learning_rate
+    if not isinstance(given, str):
+        return given, ""
+    return (0.03 if request.n >= LARGE else 0.1), ""
+
+
+def choose_relative_steps(request: Request) -> tuple[bool, str]:
+    """Decides whether steps are relative for large hyperparameters: where their size was not given."""
+    return is_auto(request.settings.learning_rate), ""
+
+
+def choose_settling(request: Request) -> tuple[bool, str]:
+    """Decides whether training ends once the likelihood has settled: where the number of steps was not given."""
+    return is_auto(request.settings.n_steps), ""
+
+
+def choose_dtype(request: Request, solver: Solver) -> tuple[torch.dtype, str]:
+    """Decides the precision: float32 unless training is exact or float32 does not tell the inputs apart."""
+    dtype = resolve_dtype(request.settings.dtype)
+    if is_auto(request.settings.dtype) and (solver.name == "cholesky" or request.too_fine):
+        dtype = torch.float64
+    return dtype, f"In float64: {request.too_fine}." if request.too_fine and dtype == torch.float64 else ""
+
+
+def choose_promotion(request: Request, dtype: torch.dtype) -> tuple[bool, str]:
+    """Decides whether float32 is watched and left for float64: where the precision was not given."""
+    return is_auto(request.settings.dtype) and dtype == torch.float32, ""
+
+
+def choose_operator(request: Request, solver: Solver, dtype: torch.dtype) -> tuple[str, str]:
+    """Decides how H is multiplied with: fused where that exists, stored where H fits, recomputed in tiles otherwise.
+
+    Exact training multiplies nothing: it keeps a factor, not H.
+    """
+    if solver.name == "cholesky":
+        return "chunked", ""
+    fusable = request.device.type == "cuda" and dtype == torch.float32 and request.kernel in KERNELS.values()
+    if fusable and has_triton():
+        return "fused", ""
+    return ("dense" if H_fits(request.n, dtype, request.memory_budget) else "chunked"), ""
+
+
+def choose_exact_posterior(request: Request, solver: Solver) -> tuple[bool, str]:
+    """Decides whether the last solve is by a factor of H: for few points, where nothing else was asked for."""
+    free = is_auto(request.settings.solver) and request.gradient_name == "auto" and solver.name != "cholesky"
+    few = request.n <= EXACT_POSTERIOR_UP_TO and H_fits(request.n, torch.float64, request.memory_budget)
+    return free and few, ""

@@ -1,0 +1,98 @@
+"""What was decided before training: the plan, and how it reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from warmgp.gradient import GradientEstimator
+from warmgp.solvers import Solver, StoppingRule
+
+INITS = ("ones", "sample", "subset", "given")
+"""Where a planned training may start."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Holds everything that "auto" decided, and why. ``print(plan)`` reads as a paragraph.
+
+    A plan is made once and stays as it is: what came of it is in the model's ``report_``.
+
+    Attributes
+    ----------
+    device, dtype : torch.device, torch.dtype
+        Where training runs, and in which precision it starts.
+    operator : str
+        How H is multiplied with: "dense" (stored), "chunked" (recomputed in tiles), "fused" or "stored" (on a GPU).
+    solver, gradient, rule : Solver, GradientEstimator, StoppingRule
+        What every step solves with, what it estimates the gradient by, and when a solve may stop.
+    n_steps, learning_rate : int, float
+        The most Adam steps that are taken, and their size.
+    init : str
+        Where training starts: "ones", "sample", "subset" or "given".
+    neighbourhood_size : int
+        The points of each neighbourhood that training starts on, where ``init`` is "subset".
+    n_features : int
+        The random features of the prior functions.
+    memory_budget : int
+        The bytes that training may use.
+    why : tuple of str
+        The reasons for what was decided, a sentence each.
+    promote : bool
+        Whether float32 is watched and left for float64 when it is not enough.
+    relative_steps, settle : bool
+        See :class:`warmgp.training.state.TrainingOptions`.
+    exact_posterior : bool
+        Whether the last solve is by a factor of H, from which variances are then exact.
+    sample_size : int
+        The points of the sample that training starts on, where ``init`` is "sample".
+    start_solver : Solver or None
+        What that sample is solved with.
+    estimated_seconds, estimated_bytes : float, int
+        What the whole training should take, on this machine.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    operator: str
+    solver: Solver
+    gradient: GradientEstimator
+    rule: StoppingRule
+    n_steps: int
+    learning_rate: float
+    init: str
+    neighbourhood_size: int
+    n_features: int
+    memory_budget: int
+    why: tuple[str, ...] = ()
+    promote: bool = False
+    relative_steps: bool = False
+    settle: bool = False
+    exact_posterior: bool = False
+    sample_size: int = 0
+    start_solver: Solver | None = None
+    estimated_seconds: float = 0.0
+    estimated_bytes: int = 0
+
+    def __str__(self) -> str:
+        budget = "" if self.rule.max_epochs is None else f", at most {self.rule.max_epochs:g} epochs"
+        solving = f"solver {self.solver.name} to tolerance {self.rule.tol:g}{budget}"
+        dtype = str(self.dtype).removeprefix("torch.") + (" (float64 if that is not enough)" if self.promote else "")
+        start = f"a sample of {self.sample_size:,} points" if self.init == "sample" else f"{self.init} hyperparameters"
+        head = (
+            f"{'At most ' if self.settle else ''}{self.n_steps} Adam steps of {self.learning_rate:g} from {start}; "
+            f"{self.gradient.name} gradient, {'solver cholesky' if self.solver.name == 'cholesky' else solving}; "
+            f"{self.operator} operator in {dtype} on {self.device}."
+        )
+        exactly = "Exact variances, from a factor of H at the end." if self.exact_posterior else ""
+        cost = f"Estimated: {duration(self.estimated_seconds)} and {self.estimated_bytes / 2**30:.2g} GiB."
+        return " ".join(part for part in (head, *self.why, exactly, cost) if part)
+
+
+def duration(seconds: float) -> str:
+    """Says seconds in the unit that people would say them in."""
+    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (float("inf"), "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.2g} {unit}" if seconds / size < 10 else f"{seconds / size:.0f} {unit}"
+    raise AssertionError(seconds)

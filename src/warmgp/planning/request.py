@@ -1,0 +1,199 @@
+"""What a plan is asked for: settings as they were given, checked, and the data and the machine that they are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from warmgp.checks import check_count, check_features, check_learning_rate, is_number
+from warmgp.gradient import GradientEstimator, Pathwise
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel, get_kernel
+from warmgp.planning.devices import available_memory, resolve_device
+from warmgp.planning.pace import Pace, pace_of
+from warmgp.solvers import Solver, StoppingRule, get_solver
+
+GRADIENTS = ("exact", "standard", "pathwise")
+STARTS = ("auto", "ones", "sample", "subset")
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+MOST_BYTES = 2**53
+"""More than there is anywhere."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Holds the settings that a plan depends on, as they were given; making one refuses what no data could make right.
+
+    Attributes
+    ----------
+    solver : str or Solver
+    gradient : str or GradientEstimator
+    n_probes : int
+    n_features : int or "auto"
+    tol : float
+    max_epochs : float, None or "auto"
+    n_steps : int or "auto"
+    learning_rate : float or "auto"
+    init : str or Hyperparameters
+    device : str or torch.device
+    dtype : str or torch.dtype
+    memory_budget : int or None
+        In bytes; None for what is free.
+    kernel : str or Kernel
+    """
+
+    solver: str | Solver = "auto"
+    gradient: str | GradientEstimator = "auto"
+    n_probes: int = 64
+    n_features: int | str = "auto"
+    tol: float = 0.01
+    max_epochs: float | str | None = "auto"
+    n_steps: int | str = "auto"
+    learning_rate: float | str = "auto"
+    init: str | Hyperparameters = "auto"
+    device: str | torch.device = "auto"
+    dtype: str | torch.dtype = "auto"
+    memory_budget: int | None = None
+    kernel: str | Kernel = "matern32"
+
+    def __post_init__(self) -> None:
+        """Raises ValueError that names the setting, what came, and what is accepted."""
+        get_kernel(self.kernel)
+        if not is_auto(self.solver):
+            get_solver(self.solver)
+        _check_gradient(self.gradient)
+        check_count("n_probes", self.n_probes)
+        if not is_auto(self.n_features):
+            check_features(self.n_features)
+        for name, none in (("max_epochs", ", None"), ("n_steps", ""), ("learning_rate", "")):
+            value = getattr(self, name)
+            if (isinstance(value, str) and not is_auto(value)) or (value is None and not none):
+                raise ValueError(f'{name} must be a number{none} or "auto", got {value!r}')
+        StoppingRule(self.tol, None if isinstance(self.max_epochs, str) else self.max_epochs)
+        if not is_auto(self.n_steps):
+            check_count("n_steps", self.n_steps, least=0)
+        if not is_auto(self.learning_rate):
+            check_learning_rate(self.learning_rate)
+        _check_init(self.init)
+        resolve_device(self.device)
+        resolve_dtype(self.dtype)
+        _check_memory_budget(self.memory_budget)
+        exact = self.gradient == "exact" or getattr(self.gradient, "name", "") == "exact"
+        if exact and not is_auto(self.solver) and get_solver(self.solver).name != "cholesky":
+            name = get_solver(self.solver).name
+            raise ValueError(f'gradient="exact" needs solver="cholesky" or "auto", got {name!r}')
+
+
+@dataclass(frozen=True)
+class Request:
+    """Holds what is to be planned: n training points of d inputs on one machine, and the settings for them.
+
+    Attributes
+    ----------
+    n, d : int
+    settings : Settings
+        As they were given, checked.
+    device : torch.device
+        Where training is to run.
+    memory_budget : int
+        The bytes that it may use there.
+    pace : Pace
+        How long that device takes beside the one that rates are tabulated for.
+    too_fine : str
+        Why float32 does not tell the inputs apart; "" where it does.
+    """
+
+    n: int
+    d: int
+    settings: Settings
+    device: torch.device
+    memory_budget: int
+    pace: Pace = field(default_factory=Pace)
+    too_fine: str = ""
+
+    @classmethod
+    def of(cls, n: int, d: int, settings: Settings, too_fine: str = "") -> Request:
+        """Makes the request for this machine: its device, the memory that is free there, and its pace."""
+        device = resolve_device(settings.device)
+        budget = settings.memory_budget
+        memory = bytes_of(budget) if budget is not None else available_memory(device)
+        return cls(n, d, settings, device, memory, pace_of(device), too_fine)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel itself, where a name was given."""
+        return get_kernel(self.settings.kernel)
+
+    @property
+    def given_gradient(self) -> GradientEstimator | None:
+        """The estimator, where one was given as an object."""
+        gradient = self.settings.gradient
+        return gradient if isinstance(gradient, GradientEstimator) else None
+
+    @property
+    def gradient_name(self) -> str:
+        """The name of the estimator that was given, or "auto"."""
+        gradient = self.settings.gradient
+        return gradient.name if isinstance(gradient, GradientEstimator) else gradient
+
+    @property
+    def n_probes(self) -> int:
+        """The probes of the estimator that was given, else those of the settings."""
+        given = self.given_gradient
+        return (given.n_probes if given else 0) or self.settings.n_probes
+
+    @property
+    def n_features(self) -> int | str:
+        """The random features of the estimator that was given, else those of the settings."""
+        given = self.given_gradient
+        return given.n_features if isinstance(given, Pathwise) else self.settings.n_features
+
+    @property
+    def columns(self) -> int:
+        """The systems of a solve: one for y and one for each probe, 1 + s."""
+        return 1 + self.n_probes
+
+
+def is_auto(value: Any) -> bool:
+    """Says whether a setting is left to the planner."""
+    return isinstance(value, str) and value == "auto"
+
+
+def bytes_of(budget: float) -> int:
+    """Returns a number of bytes as a file may hold it."""
+    return int(min(budget, MOST_BYTES))
+
+
+def resolve_dtype(dtype: str | torch.dtype) -> torch.dtype:
+    """Returns the dtype of that name, float32 for "auto"; raises where it is another than float32 or float64."""
+    if is_auto(dtype):
+        return torch.float32
+    if isinstance(dtype, torch.dtype) and dtype in DTYPES.values():
+        return dtype
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ValueError(f'dtype must be "auto", "float32" or "float64", got {dtype!r}')
+    return DTYPES[dtype]
+
+
+def _check_gradient(gradient: Any) -> None:
+    if isinstance(gradient, GradientEstimator) or (isinstance(gradient, str) and gradient in ("auto", *GRADIENTS)):
+        return
+    names = ", ".join(map(repr, GRADIENTS))
+    raise ValueError(f'gradient must be "auto", {names} or a GradientEstimator, got {gradient!r}')
+
+
+def _check_init(init: Any) -> None:
+    if not isinstance(init, Hyperparameters) and not (isinstance(init, str) and init in STARTS):
+        raise ValueError(f'init must be "auto", "ones", "sample", "subset" or Hyperparameters, got {init!r}')
+
+
+def _check_memory_budget(budget: Any) -> None:
+    if budget is None:
+        return
+    if not (is_number(budget) and 0 < budget < float("inf")):
+        raise ValueError(f"memory_budget must be a positive number of bytes or None, got {budget!r}")
+    if budget < 2**10:
+        raise ValueError(f"memory_budget is in bytes, got {budget!r}: for {budget} GiB pass {budget} * 2**30")

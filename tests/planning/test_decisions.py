@@ -1,0 +1,270 @@
+"""Each decision of a plan by itself: its value, and its reason where it gives one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from warmgp import (
+    RBF,
+    AlternatingProjections,
+    Cholesky,
+    ConjugateGradients,
+    Exact,
+    Hyperparameters,
+    Matern12,
+    Pathwise,
+    Standard,
+    StoppingRule,
+)
+from warmgp.planning import decisions, planner
+from warmgp.planning.costs import H200, TYPICAL
+from warmgp.planning.memory import H_fits, exact_fits
+from warmgp.planning.pace import Pace
+from warmgp.planning.planner import plan_for
+from warmgp.planning.request import Request, Settings
+from warmgp.planning.solver_choice import choose_solver, exact_up_to, max_epochs
+
+GIB = 2**30
+CG, AP = ConjugateGradients(), AlternatingProjections(1000)
+
+
+def request(
+    n: int = 4_000,
+    d: int = 5,
+    *,
+    device: str = "cpu",
+    memory: float = 8,
+    fine: str = "",
+    pace: Pace | None = None,
+    **given: Any,
+) -> Request:
+    """A request of a machine that need not be this one; ``memory`` in GiB."""
+    return Request(n, d, Settings(**given), torch.device(device), int(memory * GIB), pace or Pace(), fine)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "given", "expected"),
+    [
+        (100, 5, {}, 2_000),
+        (13_500, 5, {}, 3_374),
+        (10**6, 5, {}, 16_000),
+        (100, 1, {"kernel": "matern12"}, 8_000),
+        (100, 1, {"kernel": Matern12()}, 8_000),
+        (100, 2, {"kernel": "matern12"}, 2_000),
+        (100, 5, {"n_features": 30}, 30),
+        (100, 5, {"gradient": Pathwise(4, 50), "n_features": 30}, 50),  # the estimator's own
+    ],
+)
+def test_features(n: int, d: int, given: dict[str, Any], expected: int) -> None:
+    assert decisions.choose_features(request(n, d, **given)) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "solver", "expected"),
+    [
+        ({}, Cholesky(), Exact()),
+        ({}, CG, Pathwise(64, 200)),
+        ({"n_probes": 7}, CG, Pathwise(7, 200)),
+        ({"gradient": "standard", "n_probes": 7}, CG, Standard(7)),
+        ({"gradient": "exact"}, Cholesky(), Exact()),
+        ({"gradient": Standard(3)}, CG, Standard(3)),
+    ],
+)
+def test_gradient(given: dict[str, Any], solver: Any, expected: Any) -> None:
+    assert decisions.choose_gradient(request(**given), solver, 200) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    ("n", "given", "solver", "gradient", "expected"),
+    [
+        (5_999, {}, CG, Pathwise(), "ones"),
+        (6_000, {}, CG, Pathwise(), "sample"),
+        (49_999, {}, CG, Pathwise(), "sample"),
+        (50_000, {}, CG, Pathwise(), "subset"),
+        (6_000, {"n_steps": 10}, CG, Pathwise(), "ones"),  # so many steps are to be taken from ones
+        (6_000, {}, CG, Standard(), "ones"),
+        (6_000, {}, Cholesky(), Exact(), "ones"),
+        (100, {"init": "subset"}, CG, Pathwise(), "subset"),
+        (60_000, {"init": Hyperparameters.ones(5)}, CG, Pathwise(), "given"),
+    ],
+)
+def test_start(n: int, given: dict[str, Any], solver: Any, gradient: Any, expected: str) -> None:
+    assert decisions.choose_start(request(n, **given), solver, gradient) == (expected, "")
+
+
+def test_a_sample_has_a_size_and_a_solver_and_neighbourhoods_have_a_size() -> None:
+    assert [decisions.choose_sample_size(request(n), "sample")[0] for n in (500, 6_000, 20_000, 49_999, 10**5)] == [
+        500, 2_000, 4_000, 9_999, 10_000
+    ]  # fmt: skip
+    assert decisions.choose_sample_size(request(20_000), "ones") == (0, "")
+    assert decisions.choose_start_solver(request(20_000), 0) == (None, "")
+    assert decisions.choose_start_solver(request(20_000), 4_000)[0] == ConjugateGradients(0, factor_after=5)
+    sizes = [
+        decisions.choose_neighbourhood_size(request(n, device=at))[0] for n in (300, 10**5) for at in ("cpu", "cuda")
+    ]
+    assert sizes == [300, 300, 1_000, 10_000]
+
+
+@pytest.mark.parametrize(
+    ("n", "given", "solver", "expected"),
+    [
+        (4_000, {}, CG, None),
+        (50_000, {}, CG, 10.0),
+        (50_000, {}, ConjugateGradients(100, neighbours=30), 100.0),
+        (4_000, {}, AP, 10.0),  # which "auto" has chosen
+        (4_000, {"solver": "ap"}, AP, None),
+        (50_000, {"solver": "ap"}, AP, 10.0),
+        (50_000, {}, Cholesky(), None),
+        (50_000, {"max_epochs": None}, AP, None),
+        (4_000, {"max_epochs": 3}, CG, 3),
+    ],
+)
+def test_budget(n: int, given: dict[str, Any], solver: Any, expected: float | None) -> None:
+    asked = request(n, tol=0.02, **given)
+    assert max_epochs(asked, solver) == expected
+    assert decisions.choose_rule(asked, solver) == (StoppingRule(0.02, expected), "")
+
+
+def test_steps_their_size_and_what_auto_adds_to_them() -> None:
+    steps = decisions.choose_steps
+    assert steps(request(4_000), CG, "ones")[0] == steps(request(60_000), Cholesky(), "subset")[0] == 200
+    assert steps(request(20_000), CG, "sample")[0] == steps(request(60_000), CG, "subset")[0] == 30
+    assert steps(request(20_000, n_steps=7), CG, "sample") == (7, "")
+    rate = decisions.choose_learning_rate
+    assert [rate(request(n))[0] for n in (49_999, 50_000)] == [0.1, 0.03]
+    assert rate(request(60_000, learning_rate=0.5)) == (0.5, "")
+    for choose, name in ((decisions.choose_relative_steps, "learning_rate"), (decisions.choose_settling, "n_steps")):
+        assert choose(request()) == (True, "") and choose(request(**{name: 1})) == (False, "")
+
+
+FINE = "column 0 has groups"
+
+
+@pytest.mark.parametrize(
+    ("given", "solver", "fine", "dtype", "promote", "why"),
+    [
+        ({}, CG, "", torch.float32, True, ""),
+        ({}, Cholesky(), "", torch.float64, False, ""),
+        ({}, CG, FINE, torch.float64, False, "In float64: column 0 has groups."),
+        ({"dtype": "float32"}, CG, FINE, torch.float32, False, ""),
+        ({"dtype": torch.float64}, CG, FINE, torch.float64, False, "In float64: column 0 has groups."),
+        ({"dtype": "float32"}, Cholesky(), "", torch.float32, False, ""),
+    ],
+)
+def test_precision(given: dict[str, Any], solver: Any, fine: str, dtype: torch.dtype, promote: bool, why: str) -> None:
+    asked = request(fine=fine, **given)
+    assert decisions.choose_dtype(asked, solver) == (dtype, why)
+    assert decisions.choose_promotion(asked, dtype) == (promote, "")
+
+
+def test_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    single, double = torch.float32, torch.float64
+    choose = decisions.choose_operator
+    assert choose(request(10_000, memory=3), Cholesky(), double) == ("chunked", "")
+    assert choose(request(10_000, memory=3), CG, single) == ("dense", "")
+    assert choose(request(10_000, memory=1), CG, single) == ("chunked", "")
+    assert choose(request(10_000, memory=2), CG, double) == ("chunked", "")
+
+    class Own(RBF):
+        name = "own"
+
+    monkeypatch.setattr(decisions, "has_triton", lambda: True)
+    assert choose(request(10_000, device="cuda"), CG, single) == ("fused", "")
+    assert choose(request(10_000, device="cuda"), CG, double) == ("dense", "")
+    assert choose(request(10_000, device="cuda", kernel=Own()), CG, single) == ("dense", "")
+    assert choose(request(10_000, device="cpu"), CG, single) == ("dense", "")
+
+
+def test_exact_variances() -> None:
+    choose = decisions.choose_exact_posterior
+    assert choose(request(2_500), CG) == (True, "")
+    for other in (request(2_501), request(2_500, solver="cg"), request(2_500, gradient="pathwise")):
+        assert choose(other, CG) == (False, "")
+    assert choose(request(2_500), Cholesky()) == (False, "")
+    assert choose(request(2_500, memory=0.13), CG) == (False, "") and choose(request(2_500, memory=0.15), CG)[0]
+
+
+# -- the solver ------------------------------------------------------------------------------------------------------
+def test_every_way_to_a_solver_says_why() -> None:
+    for asked, name, why in (
+        (request(400), "cholesky", "Exact Cholesky: 400 points are few enough."),
+        (request(400, gradient="exact"), "cholesky", ""),
+        (request(400, gradient="pathwise"), "cg",
+         "Conjugate gradients with a whole factor now and then as their preconditioner, for 400 points."),
+        (request(8_000, 2), "cg",
+         "Conjugate gradients with near neighbours as their preconditioner, for 8,000 points."),
+        (request(40_000, device="cuda", memory=20), "cg",
+         "Conjugate gradients with a factor of low rank as their preconditioner, for 40,000 points."),
+        (request(60_000), "ap", "Alternating projections, at most 10 epochs a step, for 60,000 points."),
+        (request(400, solver="sgd"), "sgd", ""),
+    ):  # fmt: skip
+        solver, told = choose_solver(asked, 2_000, TYPICAL)
+        assert (solver.name, told) == (name, why)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(None, "each solve to its tolerance"), (25.0, "at most 25 epochs a step"), ("auto", "at most 10 epochs a step")],
+)
+def test_the_budget_that_is_told_is_the_one_that_is_used(given: Any, told: str) -> None:
+    plan = plan_for(request(60_000, max_epochs=given))
+    assert plan.why == (f"Alternating projections, {told}, for 60,000 points.",)
+    assert plan.rule.max_epochs == (10.0 if given == "auto" else given)
+
+
+def test_reasons_come_in_the_order_of_the_decisions() -> None:
+    plan = plan_for(request(10**6, solver=AlternatingProjections(1000), fine=FINE, memory=3, n_probes=8))
+    blocks, precision = plan.why
+    assert blocks.startswith("Blocks of 128 rows instead of 1,000") and precision == "In float64: column 0 has groups."
+    assert f"{blocks} {precision}" in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("pace", "most"),
+    [
+        (Pace(), 8_000),
+        (Pace(4.0, 4.0, 4.0), 8_000),  # a slower card of the same kind
+        (Pace(2.0, 1.0, 16.0), 4_000),
+        (Pace(1.0, 1.0, 64.0), 2_000),
+        (Pace(2.0, 1.0, 1.0), 8_000),  # what was not measured is not promised
+    ],
+)
+def test_slow_float64_leaves_fewer_points_to_exact_training(pace: Pace, most: int) -> None:
+    assert exact_up_to(pace) == most
+    solvers = [choose_solver(request(n, device="cuda", pace=pace), 2_000, H200)[0].name for n in (most, most + 1)]
+    assert solvers == ["cholesky", "cg"]
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+def test_one_meaning_of_H_fits() -> None:
+    """H and two more of its size, in whatever precision; beside the vectors where training is exact."""
+    for dtype in (torch.float32, torch.float64):
+        needs = 3 * 1_000**2 * dtype.itemsize
+        assert H_fits(1_000, dtype, needs) and not H_fits(1_000, dtype, needs - 1)
+    vectors = 8 * 1_000 * 65 * 8 + 4 * 1_000 * 5 * 8
+    needs = 3 * 8 * 1_000**2 + vectors
+    assert exact_fits(1_000, 5, 64, needs) and not exact_fits(1_000, 5, 64, needs - 1)
+
+
+def test_a_whole_factor_the_stored_matrix_and_exact_variances_ask_the_same_question() -> None:
+    """With float64 given, what fits fits for all of them: one budget more or less decides."""
+    needs = 3 * 8 * 2_000**2 / GIB
+    for memory, fits in ((needs, True), (needs - 1e-6, False)):
+        asked = request(2_000, dtype="float64", memory=memory)
+        cg = choose_solver(request(2_000, solver="cg", memory=memory), 2_000, TYPICAL)[0]
+        assert (cg.factor_after is not None) is fits
+        assert decisions.choose_operator(asked, CG, torch.float64)[0] == ("dense" if fits else "chunked")
+        assert decisions.choose_exact_posterior(asked, CG)[0] is fits
+
+
+def test_the_start_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_for(request(20_000, memory=8))
+    assert plan.init == "sample" and plan.start_solver == ConjugateGradients(0, factor_after=5)
+    assert plan_for(request(400)).start_solver is None
+    own = ConjugateGradients(3)
+    monkeypatch.setattr(planner.decisions, "choose_start_solver", lambda *_: (own, "Because."))
+    plan = plan_for(request(20_000, memory=8))
+    assert plan.start_solver == own and plan.why[-1] == "Because."
