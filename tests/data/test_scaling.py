@@ -63,7 +63,7 @@ def test_small_but_real_variation_is_kept() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 3e8])
 def test_constant_targets_are_refused(value: float) -> None:
-    with pytest.raises(ValueError, match=r"^y is constant .*nothing to learn, check that the right column"):
+    with pytest.raises(ValueError, match=r"^y is constant .*nothing to learn: check that the right column"):
         Standardizer.fit(np.arange(50.0)[:, None], np.full(50, value))
 
 
@@ -74,8 +74,12 @@ def test_constant_targets_are_refused(value: float) -> None:
         (np.zeros((3, 1)), np.zeros((3, 1)), r"y must have shape \(n,\); got \(3, 1\)"),
         (np.zeros((3, 1)), np.arange(4.0), "got 3 and 4"),
         (np.zeros((0, 2)), np.zeros(0), "no rows"),
-        (np.array([[0.0], [np.nan]]), np.arange(2.0), "X contains NaN"),
-        (np.zeros((2, 1)), np.array([0.0, np.inf]), "y contains NaN or infinity"),
+        (np.array([[0.0], [np.nan]]), np.arange(2.0), "X contains NaN in row 1, column 0, counted"),
+        (
+            np.zeros((2, 1)),
+            np.array([0.0, np.inf]),
+            "y contains infinity in row 1, counted from 0: fill in or leave out",
+        ),
     ],
 )
 def test_bad_training_data_is_named(X: np.ndarray, y: np.ndarray, message: str) -> None:

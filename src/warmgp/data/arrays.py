@@ -16,14 +16,14 @@ NO_NUMBERS = {"c": "Complex data", "M": "Dates", "m": "Time spans"}
 
 
 def to_numpy(values: Any) -> Any:
-    """A tensor as a numpy array, wherever it is; anything else as it came."""
+    """Returns a tensor as a numpy array, wherever it is; anything else as it came."""
     if isinstance(values, torch.Tensor):
         return values.detach().cpu().numpy()
     return values
 
 
 def like(values: Any, result: np.ndarray) -> Any:
-    """The result as what ``values`` are: a tensor of their device and floating dtype, or a numpy array."""
+    """Returns the result as what ``values`` are: a tensor of their device and floating dtype, or a numpy array."""
     if isinstance(values, torch.Tensor):
         dtype = values.dtype if values.dtype.is_floating_point else torch.float64
         return torch.as_tensor(result).to(device=values.device, dtype=dtype)
@@ -31,7 +31,7 @@ def like(values: Any, result: np.ndarray) -> Any:
 
 
 def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1, name: str = "X") -> FloatArray:
-    """Inputs as a finite float64 array of (n, d), in one memory layout: the same numbers give the same bits.
+    """Returns inputs as a finite float64 array of (n, d), in one memory layout: the same numbers give the same bits.
 
     Parameters
     ----------
@@ -58,16 +58,12 @@ def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1,
                 raise
             raise type(error)(f"{name}: {error}") from error
         raise type(error)(f"{name}{text} is not numbers ({error}): {_TO_NUMBERS}") from error
-    bad = ~np.isfinite(inputs)
-    if bad.any():
-        names = getattr(X, "columns", range(inputs.shape[1]))
-        row, column = divmod(int(bad.argmax()), inputs.shape[1])
-        raise ValueError(_not_finite(name, bad, inputs[row, column], f"row {row}, column {list(names)[column]!r}"))
+    check_finite(name, inputs, getattr(X, "columns", None))
     return np.asarray(inputs)
 
 
 def all_finite(predicted: FloatArray) -> FloatArray:
-    """The predictions, (m, …); raises where one is not a finite number."""
+    """Returns the predictions, (m, …); raises where one is not a finite number."""
     bad = ~np.isfinite(predicted)
     if bad.any():
         raise FloatingPointError(
@@ -82,7 +78,7 @@ EXACT = 2**53
 
 
 def integer_rest(X: Any) -> FloatArray | None:
-    """What float64 cannot hold of large integers, X − float64(X), as an array of (n, d); None where it holds all.
+    """Returns what float64 cannot hold of large integers, X − float64(X), as an array of (n, d); None where it holds all.
 
     Nanoseconds since 1970 are about 2⁶⁰, and neighbouring float64 numbers there 256 ns apart.
     """
@@ -103,7 +99,7 @@ def integer_rest(X: Any) -> FloatArray | None:
 
 
 def _rest(column: NDArray[Any]) -> FloatArray:
-    """Integers less their float64 value, exactly."""
+    """Returns integers less their float64 value, exactly."""
     held = column.astype(np.float64)
     if column.dtype == np.int64 and np.abs(held).max() < 2.0**63:
         return (column - held.astype(np.int64)).astype(np.float64)
@@ -111,7 +107,7 @@ def _rest(column: NDArray[Any]) -> FloatArray:
 
 
 def check_targets(y: Any, n: int, name: str = "y", inputs: str = "X") -> FloatArray:
-    """Targets as a finite float64 array of (n,); one column of (n, 1) is taken with scikit-learn's warning.
+    """Returns targets as a finite float64 array of (n,); takes one column of (n, 1) with scikit-learn's warning.
 
     ``name`` and ``inputs`` are what to call y and X in an error.
     """
@@ -140,15 +136,29 @@ def check_targets(y: Any, n: int, name: str = "y", inputs: str = "X") -> FloatAr
         values = np.ascontiguousarray(targets, dtype=np.float64)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{name} is not numbers ({error}): {_TO_NUMBERS}") from error
-    bad = ~np.isfinite(values)
-    if bad.any():
-        row = int(bad.argmax())
-        raise ValueError(_not_finite(name, bad, values[row], f"row {row}"))
+    check_finite(name, values)
     return values
 
 
+def check_finite(name: str, values: FloatArray, columns: Any = None) -> None:
+    """Raises where a cell of an array of (n,) or (n, d) is NaN or infinite; names the first of them.
+
+    ``columns`` are their names, numbers by default.
+    """
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return
+    first = np.unravel_index(int(bad.argmax()), values.shape)
+    where = f"row {first[0]}"
+    if values.ndim > 1:
+        where += f", column {list(range(values.shape[1]) if columns is None else columns)[first[1]]!r}"
+    what = "NaN" if np.isnan(values[first]) else "infinity"
+    more = f" (and in {int(bad.sum()) - 1} more cells)" if bad.sum() > 1 else ""
+    raise ValueError(f"{name} contains {what} in {where}, counted from 0{more}: fill in or leave out such rows")
+
+
 def check_validation(estimator: Any, validation: Any) -> tuple[FloatArray, FloatArray]:
-    """Held-out inputs and targets, checked against what the estimator was given to fit."""
+    """Returns held-out inputs and targets, checked against what the estimator was given to fit."""
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise ValueError(f"validation must be a pair (X, y) of held-out rows, got {type(validation).__name__}")
     X = check_inputs(estimator, validation[0], name="validation X")
@@ -167,7 +177,7 @@ def _check_kind(name: str, dtype: Any) -> None:
 
 
 def _check_mask(name: str, values: Any) -> None:
-    """Refuse a masked array with masked cells, or a list of such: numpy would go on with what is under the mask."""
+    """Raises for a masked array with masked cells, or a list of such: numpy would go on with what is under the mask."""
     rows = values if isinstance(values, list | tuple) else [values]
     if not any(isinstance(row, np.ma.MaskedArray) for row in rows):
         return
@@ -182,21 +192,15 @@ def _check_mask(name: str, values: Any) -> None:
         )
 
 
-def _not_finite(name: str, bad: NDArray[np.bool_], value: float, where: str) -> str:
-    more = f" (and in {int(bad.sum()) - 1} more cells)" if bad.sum() > 1 else ""
-    what = "NaN" if np.isnan(value) else "infinity"
-    return f"{name} contains {what} in {where}, counted from 0{more}: fill in or leave out such rows"
-
-
 def _dtypes(X: Any) -> list[tuple[str, Any]]:
-    """(which column, dtype) of a data frame; one dtype for all of an array."""
+    """Returns (which column, dtype) of a data frame; one dtype for all of an array."""
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         return [(f", column {column!r},", dtype) for column, dtype in zip(X.columns, X.dtypes, strict=False)]
     return [("", getattr(X, "dtype", None))]
 
 
 def _first_text(X: Any) -> str | None:
-    """The first column that is not numbers, where that is what is wrong with X."""
+    """Returns the first column that is not numbers, where that is what is wrong with X."""
     if hasattr(X, "columns"):
         columns = {name: X[name] for name in X.columns}
     else:

@@ -24,7 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Standardizer", "warn_of_units"]
+from warmgp.data.arrays import check_finite
+
+__all__ = ["Standardizer", "check_varies", "warn_of_units"]
 
 FloatArray = NDArray[np.float64]
 
@@ -110,9 +112,9 @@ class Standardizer:
             raise ValueError(f"X and y must have the same number of rows; got {X.shape[0]} and {y.shape[0]}")
         if y.size == 0:
             raise ValueError("X and y have no rows; at least two training rows are needed")
-        for name, values in (("X", X), ("y", y)):
-            if not np.all(np.isfinite(values)):
-                raise ValueError(f"{name} contains NaN or infinity; drop or impute those rows first")
+        check_finite("X", X)
+        check_finite("y", y)
+        check_varies(y)
 
         with np.errstate(over="ignore", invalid="ignore"):
             moved = X - X[0] if rest is None else (X - X[0]) + rest  # exact where an offset is large
@@ -138,13 +140,6 @@ class Standardizer:
         rounded = (x_scale > 0) & (x_scale <= ROUNDING * spacing)
         x_scale[rounded] = np.maximum(1.0, 2.0**30 * spacing[rounded])  # what rounding has left comes to nothing
         x_scale[x_scale == 0] = 1.0
-        if y_scale <= ROUNDING * float(np.spacing(np.abs(y).max())):
-            if y_scale == 0.0 and np.ptp(y) > 0:
-                raise ValueError("y has values too small to standardise: multiply by a constant")
-            raise ValueError(
-                f"y is constant but for rounding ({y[0]:g} in all {y.size} rows): there is nothing to learn, check "
-                "that the right column was passed as y"
-            )
         return cls(x_mean, x_scale, y_mean, y_scale)
 
     @classmethod
@@ -240,8 +235,25 @@ class Standardizer:
         return np.asarray(self.y_scale * np.asarray(std, dtype=np.float64))
 
 
+def check_varies(y: FloatArray, what: str = "y", remedy: str = "check that the right column was passed as y") -> None:
+    """Raises where targets y (n,) are constant, or vary by no more than rounding: there is nothing to learn.
+
+    ``what`` and ``remedy`` are what to call y in the error, and what to advise.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = float((y - y[0]).std())
+    if spread > ROUNDING * float(np.spacing(np.abs(y).max())) or np.isnan(spread):
+        return  # or differences that overflow, which are too large to standardise
+    if spread == 0.0 and np.ptp(y) > 0:
+        raise ValueError(f"{what} has values too small to standardise: multiply by a constant")
+    rounding = "" if np.ptp(y) == 0 else " but for rounding"
+    raise ValueError(
+        f"{what} is constant{rounding} ({y[0]:g} in all {y.size} rows), and there is nothing to learn: {remedy}"
+    )
+
+
 def warn_of_units(X: FloatArray, y: FloatArray) -> None:
-    """Warn where data that are not to be standardised are far from it: training starts at scales of one, mean zero."""
+    """Warns where data that are not to be standardised are far from it: training starts at scales of one, mean zero."""
     apart = []
     if abs(y.mean()) > FAR * max(y.std(), 1.0):
         apart.append(f"y has mean {y.mean():.3g}")
