@@ -124,7 +124,7 @@ class Posterior:
     def cholesky_factor(self) -> Tensor:
         """The factor of H, (n, n), float64: made once, n³/3 operations, where it did not come with the model."""
         if self.factor is None:
-            object.__setattr__(self, "factor", factorise(self._operator()).factor)
+            object.__setattr__(self, "factor", factorise(self._operator()))
         assert self.factor is not None
         return self.factor
 

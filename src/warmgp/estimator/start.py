@@ -14,9 +14,9 @@ from warmgp.planning.planner import Plan
 from warmgp.planning.solver_choice import conjugate_gradients
 from warmgp.training.bars import InitialisationBar
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
-from warmgp.training.loop import initial_state
 from warmgp.training.problem import Problem
 from warmgp.training.state import TrainingOptions, TrainingState
+from warmgp.training.step import initial_state
 
 
 def begin(

@@ -76,6 +76,10 @@ class FeaturePrior:
         parts = (frequencies, weights[0], weights[1])
         return cls(*(part.to(device=device, dtype=dtype) for part in parts))
 
+    def in_float64(self) -> FeaturePrior:
+        """Returns the same functions in float64."""
+        return FeaturePrior(self.frequencies.double(), self.sin_weights.double(), self.cos_weights.double())
+
     @property
     def n_features(self) -> int:
         return 2 * self.frequencies.shape[0]

@@ -130,6 +130,21 @@ class KernelOperator(ABC):
         """As :meth:`at`, for a caller that is done with this operator: its memory may be used for the new one."""
         return self.at(theta)
 
+    def in_float64(self, kind: str = "chunked", *, x: Tensor | None = None) -> KernelOperator:  # TEMPORARY until merge
+        from warmgp.operators import operator_class
+
+        x64 = self.x.double() if x is None else x
+        return operator_class(kind)(x64, self.kernel, self.theta, tile_entries=self.tile_entries)
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """Returns H whole in that dtype, as a matrix of its own, (n, n): for a factor."""
+        from warmgp.operators.dense import DenseOperator
+
+        whole = DenseOperator(self.x.to(dtype), self.kernel, self.theta, tile_entries=self.tile_entries)
+        H = whole.take()
+        self.entries_evaluated += whole.entries_evaluated
+        return H
+
     # -- the contract ----------------------------------------------------------------------------------------------
     @abstractmethod
     def matmul(self, V: Tensor) -> Tensor:

@@ -47,6 +47,9 @@ class DenseOperator(KernelOperator):
         H, self._H = self.H, None
         return H
 
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        return self.H.clone() if dtype == self.dtype else super().dense(dtype)
+
     def matmul(self, V: Tensor) -> Tensor:
         return tall_product(self.H, V)
 

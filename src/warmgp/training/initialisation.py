@@ -47,15 +47,13 @@ def sample_start(
     def in_float64() -> Problem:
         return Problem(DenseOperator(x_some.double(), kernel, theta), y_some.double())
 
-    trained = train_only(
+    problem = Problem(
         DenseOperator(x_some.to(dtype), kernel, theta),
         y_some.to(dtype),
-        options,
-        generator=generator,
-        callbacks=callbacks,
-        promote=in_float64 if promote else None,
         original=(x_some.double(), y_some.double()),
+        promote=in_float64 if promote else None,
     )
+    trained = train_only(problem, options, generator=generator, callbacks=callbacks)
     return TrainingState(0, trained.nu, trained.adam)
 
 
@@ -108,6 +106,7 @@ def subset_heuristic(
     for centroid in centroids:
         near = (x - x[centroid]).square().sum(1).topk(size, largest=False).indices
         operator = ChunkedOperator(x[near].double(), kernel, Hyperparameters.ones(d if ard else 1))
-        state = train_only(operator, y[near].double(), options, generator=generator, callbacks=callbacks)
+        problem = Problem(operator, y[near].double())
+        state = train_only(problem, options, generator=generator, callbacks=callbacks)
         found.append(state.theta.vector)
     return Hyperparameters.from_vector(torch.stack(found).mean(0))
