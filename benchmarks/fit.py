@@ -41,10 +41,8 @@ Data = tuple[Tensor, Tensor, Tensor, Tensor]
 
 PEERS = ("gpytorch-default", "gpytorch-matched")
 OURS: dict[str, tuple[str, Solver]] = {
-    "cg-stored": ("stored", ConjugateGradients(1000, pivot_every=20)),
     "cg-factor": ("fused", ConjugateGradients(0, factor_after=90)),  # n/150 of pol
     "cg-fused": ("fused", ConjugateGradients(1000, pivot_every=20)),
-    "ap-stored": ("stored", AlternatingProjections(1000)),
     "ap-fused": ("fused", AlternatingProjections(1000)),
 }
 

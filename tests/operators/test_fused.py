@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -26,12 +28,10 @@ if not has_triton():
     pytest.skip("Triton 3.5 comes with torch 2.9 for CUDA on Linux; its operators need it", allow_module_level=True)
 from warmgp.operators.triton.fused import ROUNDING, FusedOperator, Points, cannot_fuse
 from warmgp.operators.triton.split import Tile, largest_bits, scales, splits_for
-from warmgp.operators.triton.stored import StoredOperator
 from warmgp.solvers.triton.packed import pack
 from warmgp.solvers.triton.steps import pick_block, project_block
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-KINDS = pytest.mark.parametrize("kind", ["fused", "stored"])
 SLOW = pytest.mark.gpu  # seconds in the interpreter: a GPU runs every case, a CPU a part of them
 BOUND = 1e-5
 
@@ -40,15 +40,13 @@ def theta_of(d: int, noise: float = 0.3) -> Hyperparameters:
     return Hyperparameters.from_vector(torch.cat([torch.tensor([noise, 1.2]), torch.linspace(0.7, 2.0, d)]))
 
 
-def problem(
-    kind: str, kernel: str, n: int, d: int, noise: float = 0.3, **options: object
-) -> tuple[KernelOperator, Tensor]:
+def problem(kernel: str, n: int, d: int, noise: float = 0.3, **options: Any) -> tuple[FusedOperator, Tensor]:
     """An operator on points of which some coincide, and H in float64 of the very same inputs."""
     x = toy(n, d)[0].float()
     if n > 12:
         x[11] = x[12]
     theta = theta_of(d, noise)
-    operator = operator_class(kind)(x.to(DEVICE), get_kernel(kernel), theta, **options)
+    operator = FusedOperator(x.to(DEVICE), get_kernel(kernel), theta, **options)
     return operator, h_matrix(kernel, x.double(), theta.vector)
 
 
@@ -78,18 +76,16 @@ def check_products(operator: KernelOperator, H: Tensor, c: int) -> None:
 # -- products --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("d", [1, pytest.param(4, marks=SLOW), 20])
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("kind", ["fused", pytest.param("stored", marks=SLOW)])
-def test_products_of_every_kernel(kind: str, kernel: str, d: int) -> None:
-    check_products(*problem(kind, kernel, 100, d), c=17)
+def test_products_of_every_kernel(kernel: str, d: int) -> None:
+    check_products(*problem(kernel, 100, d), c=17)
 
 
 @pytest.mark.parametrize(
     ("n", "c"), [(4, 1), (64, 65), (67, 2), *(pytest.param(n, c, marks=SLOW) for n, c in ((257, 129), (65, 16)))]
 )
 @pytest.mark.parametrize("d", [3, 11])
-@KINDS
-def test_products_of_odd_shapes(kind: str, d: int, n: int, c: int) -> None:
-    check_products(*problem(kind, "matern32", n, d), c=c)
+def test_products_of_odd_shapes(d: int, n: int, c: int) -> None:
+    check_products(*problem("matern32", n, d), c=c)
 
 
 @pytest.mark.parametrize(("d", "c"), [(1, 1), (4, 17), pytest.param(20, 66, marks=SLOW)])
@@ -115,7 +111,7 @@ def test_float64(kernel: str, d: int, c: int) -> None:
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_many_inputs(exact: bool) -> None:
-    operator, H = problem("fused", "matern52", 90, 128, exact_distances=exact)
+    operator, H = problem("matern52", 90, 128, exact_distances=exact)
     V = columns(90, 3)
     close(operator.matmul(V.to(DEVICE)), H @ V.double(), 2e-4 if not exact else BOUND)  # |z|² is 100 and more
 
@@ -127,17 +123,15 @@ def test_many_inputs(exact: bool) -> None:
         *(pytest.param(tile, marks=SLOW) for tile in (Tile(128, 64, 8, 1), Tile(32, 128, 4, 2, 128))),
     ],
 )
-@KINDS
-def test_tiles_of_other_shapes(kind: str, tile: Tile) -> None:
-    operator, H = problem(kind, "rbf", 140, 5, tile=tile)
+def test_tiles_of_other_shapes(tile: Tile) -> None:
+    operator, H = problem("rbf", 140, 5, tile=tile)
     V = columns(140, 33)
     close(operator.matmul(V.to(DEVICE)), H @ V.double())
 
 
-@KINDS
-def test_subtracting_columns_from_a_place_on_the_device(kind: str) -> None:
+def test_subtracting_columns_from_a_place_on_the_device() -> None:
     """A range that runs over the end stands for the rows there are: its W is zero beyond."""
-    operator, H = problem(kind, "matern32", 130, 4)
+    operator, H = problem("matern32", 130, 4)
     W = columns(36, 5)
     W[22:] = 0.0
     first = torch.tensor([108], device=DEVICE)
@@ -152,9 +146,8 @@ def test_subtracting_columns_from_a_place_on_the_device(kind: str) -> None:
 
 
 @pytest.mark.parametrize("c", [1, 17, pytest.param(129, marks=SLOW)])
-@KINDS
-def test_squares_of_all_groups_of_columns(kind: str, c: int) -> None:
-    operator, H = problem(kind, "matern32", 67, 4)
+def test_squares_of_all_groups_of_columns(c: int) -> None:
+    operator, H = problem("matern32", 67, 4)
     W, R = columns(20, c), columns(67, c, seed=4)
     left, squares = R.clone().to(DEVICE), torch.full((67,), 7.0, device=DEVICE)
     operator.subtract_columns(left, torch.tensor([40], device=DEVICE), W.to(DEVICE), squares)
@@ -163,14 +156,14 @@ def test_squares_of_all_groups_of_columns(kind: str, c: int) -> None:
 
 @pytest.mark.parametrize("m", [0, 1, 70])
 def test_cross_products(m: int) -> None:
-    operator, _ = problem("fused", "matern32", 100, 6)
+    operator, _ = problem("matern32", 100, 6)
     x_new, V = columns(m, 6, seed=3), columns(100, 65)
     expected = ChunkedOperator(operator.x.cpu().double(), operator.kernel, operator.theta)
     close(operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)), expected.cross_matmul(x_new.double(), V.double()))
 
 
 def test_cross_products_far_away_are_zero_not_nan() -> None:
-    operator, _ = problem("fused", "matern32", 100, 6)
+    operator, _ = problem("matern32", 100, 6)
     assert not operator._exact
     x_new = torch.cat([columns(3, 6, seed=3), torch.full((1, 6), 1e4), torch.full((1, 6), -1e6)])
     V = columns(100, 5)
@@ -182,7 +175,7 @@ def test_cross_products_far_away_are_zero_not_nan() -> None:
 
 def test_columns_of_very_different_size_keep_their_digits() -> None:
     """Every column is scaled by its own largest entry before it is split."""
-    operator, H = problem("fused", "matern32", 100, 4)
+    operator, H = problem("matern32", 100, 4)
     V = columns(100, 6) * torch.tensor([1e-20, 1e-6, 1.0, 1e6, 1e20, 0.0])
     found, expected = operator.matmul(V.to(DEVICE)).cpu().double(), H @ V.double()
     for c in range(5):
@@ -193,7 +186,7 @@ def test_columns_of_very_different_size_keep_their_digits() -> None:
 
 
 def test_a_result_repeats_bit_for_bit() -> None:
-    operator, _ = problem("fused", "matern32", 130, 11)
+    operator, _ = problem("matern32", 130, 11)
     V, index = columns(130, 65).to(DEVICE), torch.arange(0, 130, 3, device=DEVICE)
     weights = torch.linspace(-1, 1, 65)
     for product in (
@@ -246,8 +239,6 @@ def test_wide_inputs_are_differenced_and_the_others_multiplied(d: int, wide: tup
     x_new = operator.x.cpu()[:9] + 0.01
     reference = ChunkedOperator(operator.x.cpu().double(), operator.kernel, operator.theta)
     close(operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)), reference.cross_matmul(x_new.double(), V.double()))
-    stored = StoredOperator(operator.x, operator.kernel, operator.theta)
-    close(stored.H, H.detach())
 
 
 @pytest.mark.parametrize("d", [6, pytest.param(14, marks=SLOW), pytest.param(40, marks=SLOW)])
@@ -256,8 +247,9 @@ def test_the_rounding_of_squares_by_products_is_what_is_assumed(d: int) -> None:
     x = 3.0 * toy(200, d)[0]
     x[100:] = x[:100] + 0.01 * toy(100, d)[0]
     x = x.float()
-    stored = StoredOperator(x.to(DEVICE), Matern32(), Hyperparameters.ones(d), exact_distances=False)
-    error = (stored.H.cpu().double() - h_matrix("matern32", x.double(), torch.ones(2 + d))).abs()
+    operator = FusedOperator(x.to(DEVICE), Matern32(), Hyperparameters.ones(d), exact_distances=False)
+    H = operator.matmul(torch.eye(200, device=DEVICE))
+    error = (H.cpu().double() - h_matrix("matern32", x.double(), torch.ones(2 + d))).abs()
     near = torch.cdist(x.double(), x.double()) < 0.2
     assert int(near.sum()) >= 300
     assert float(error[near].max()) <= 1.5 * ROUNDING * float(x.square().sum(1).max())
@@ -297,7 +289,7 @@ def test_nearly_coincident_points_at_low_noise_solve_truly() -> None:
 )
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_quadratic_gradient(kernel: str, d: int, c: int, same: bool) -> None:
-    operator, _ = problem("fused", kernel, 100, d)
+    operator, _ = problem(kernel, 100, d)
     A = columns(100, c).to(DEVICE)
     B = A if same else A.roll(1, 0)
     weights = torch.linspace(-1.0, 2.0, c)
@@ -327,8 +319,6 @@ def test_what_cannot_be_fused_is_refused_with_the_reason() -> None:
 
     with pytest.raises(ValueError, match=r"float32 or float64, and x is torch\.float16"):
         FusedOperator(x.half(), Matern32(), Hyperparameters.ones(2))
-    with pytest.raises(ValueError, match=r"float32, and x is torch\.float64"):
-        StoredOperator(x.double(), Matern32(), Hyperparameters.ones(2))
     with pytest.raises(ValueError, match="no fused form"):
         FusedOperator(x, Other(), Hyperparameters.ones(2))
     assert cannot_fuse(torch.empty(2**24, 200, device="meta"), Matern32()).endswith("32-bit addresses")
@@ -345,10 +335,6 @@ def test_evaluated_entries() -> None:
     fused.rows_matmul(slice(0, 10), V)
     assert fused.entries_evaluated == 50 * 50 + 10 * 50
     assert fused.at(Hyperparameters.ones(4)).entries_evaluated == 3000
-    stored = make_operator("stored", x, Matern32(), Hyperparameters.ones(4))
-    stored.matmul(V)
-    stored.matmul(V)
-    assert isinstance(stored, StoredOperator) and stored.entries_evaluated == 2500
     options = FusedOperator(x, Matern32(), Hyperparameters.ones(4), exact_distances=True, tile=Tile(32, 32, 4, 1))
     assert options.at(theta_of(4)).exact_distances and options.at(theta_of(4)).tile == options.tile
 
@@ -368,9 +354,8 @@ def test_grids_fill_a_gpu_with_as_many_programs_as_its_registers_hold() -> None:
     ids=["cg", "ap", "ap on device"],
 )
 @SLOW
-@KINDS
-def test_solvers(kind: str, solver: Solver) -> None:
-    operator, H = problem(kind, "matern32", 100, 4)
+def test_solvers(solver: Solver) -> None:
+    operator, H = problem("matern32", 100, 4)
     estimator, generator = Pathwise(5, 500), torch.Generator().manual_seed(0)
     targets = estimator.targets(operator, toy(100, 4)[1].float().to(DEVICE), estimator.draw(operator, generator))
     result = solver.solve(operator, targets, rule=StoppingRule(0.01))
@@ -408,7 +393,7 @@ def test_the_step_of_a_projection(dtype: torch.dtype, b: int, c: int) -> None:
 
 def test_alternating_projections_that_pick_their_block_on_the_device() -> None:
     """The same method as with the host picking; here in the interpreter, so one epoch only."""
-    operator, H = problem("fused", "matern32", 100, 4)
+    operator, H = problem("matern32", 100, 4)
     b = columns(100, 3).to(DEVICE)
     rule = StoppingRule(0.01, max_epochs=1.3)
     here, there = (AlternatingProjections(32, on_device=w).solve(operator, b, rule=rule) for w in (False, True))

@@ -406,7 +406,7 @@ def test_dense_bytes() -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="operator must be one of 'dense', 'chunked', 'fused', 'stored', got 'sparse'"):
+    with pytest.raises(ValueError, match="operator must be one of 'dense', 'chunked', 'fused', got 'sparse'"):
         make_operator("sparse", inputs(7, 4), get_kernel("rbf"), hyperparameters(4))
 
 

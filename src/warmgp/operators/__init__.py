@@ -16,7 +16,7 @@ from warmgp.operators.dense import DenseOperator
 OPERATORS: dict[str, type[KernelOperator]] = {"dense": DenseOperator, "chunked": ChunkedOperator}
 """The operators in plain torch, which run anywhere."""
 
-TRITON_OPERATORS = ("fused", "stored")
+TRITON_OPERATORS = ("fused",)
 
 
 def has_triton() -> bool:
@@ -41,9 +41,8 @@ def operator_class(kind: str) -> type[KernelOperator]:
             f"operator={kind!r} needs Triton 3.5, which comes with torch 2.9 for CUDA: use 'dense' or 'chunked'"
         )
     from warmgp.operators.triton.fused import FusedOperator
-    from warmgp.operators.triton.stored import StoredOperator
 
-    return FusedOperator if kind == "fused" else StoredOperator
+    return FusedOperator
 
 
 def make_operator(kind: str, x: Tensor, kernel: Kernel, theta: Hyperparameters) -> KernelOperator:
