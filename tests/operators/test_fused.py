@@ -21,12 +21,16 @@ from warmgp import (
     Solver,
     StoppingRule,
 )
-from warmgp.kernels import KERNELS, get_kernel
-from warmgp.operators import has_triton, make_operator, operator_class
+from warmgp.kernels import KERNELS, FusedForm, Kernel, get_kernel
+from warmgp.operators import fusing, has_triton, make_operator, operator_class, why_not_fused
 
 if not has_triton():
     pytest.skip("Triton 3.5 comes with torch 2.9 for CUDA on Linux; its operators need it", allow_module_level=True)
-from warmgp.operators.triton.fused import ROUNDING, FusedOperator, Points, cannot_fuse
+import triton
+import triton.language as tl
+
+from warmgp.operators.triton.fused import FusedOperator
+from warmgp.operators.triton.points import ROUNDING, Points
 from warmgp.operators.triton.split import Tile, largest_bits, scales, splits_for
 from warmgp.solvers.triton.packed import pack
 from warmgp.solvers.triton.steps import pick_block, project_block
@@ -197,6 +201,62 @@ def test_a_result_repeats_bit_for_bit() -> None:
         assert torch.equal(product(), product())
 
 
+# -- a kernel of one's own -------------------------------------------------------------------------------------------
+@triton.jit
+def inverse(square):
+    return 256.0 / (1.0 + tl.maximum(square, 0.0))
+
+
+@triton.jit
+def inverse_and_weight(square):
+    k = 1.0 / (1.0 + tl.maximum(square, 0.0))
+    return k, k * k
+
+
+@triton.jit
+def inverse64(square):
+    return 1.0 / (1.0 + square)
+
+
+class RationalQuadratic(Kernel):
+    """k(r) = 1/(1 + r²/2), whose −k′(r)/r is k²; ρ² = r²/2."""
+
+    name = "rational-quadratic"
+
+    def profile(self, r: Tensor) -> Tensor:
+        return 1.0 / (1.0 + 0.5 * r * r)
+
+    def length_weight(self, r: Tensor) -> Tensor:
+        return self.profile(r).square()
+
+    def fused_form(self) -> FusedForm:
+        return FusedForm(0.5**0.5, 1.0, inverse, inverse_and_weight, inverse64)
+
+    def spectral_log_density(self, omega: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def sample_frequencies(self, m: int, d: int, generator: torch.Generator) -> Tensor:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("d", [2, 12])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_kernel_with_functions_of_its_own_is_fused(dtype: torch.dtype, d: int) -> None:
+    """Against H and the gradient by automatic differentiation, written down once more."""
+    x, theta, bound = toy(100, d)[0].to(dtype), theta_of(d), BOUND if dtype == torch.float32 else 1e-12
+    x[11] = x[12]
+    vector = theta.vector.requires_grad_()
+    square = ((x[:, None] - x).double() / vector[2:]).square().sum(-1)
+    H = vector[1] ** 2 / (1 + square / 2) + vector[0] ** 2 * torch.eye(100, dtype=torch.float64)
+    operator = FusedOperator(x.to(DEVICE), RationalQuadratic(), theta)
+    assert operator._points.has_products == (d == 12 and dtype == torch.float32)
+    V, index, weights = columns(100, 17).to(dtype), torch.tensor([50, 0, 99, 33]), torch.linspace(-1.0, 2.0, 17)
+    close(operator.matmul(V.to(DEVICE)), H.detach() @ V.double(), bound)
+    close(operator.columns_matmul(index.to(DEVICE), V[:4].to(DEVICE)), H.detach()[:, index] @ V[:4].double(), bound)
+    (expected,) = torch.autograd.grad((((V.double() * weights) @ V.double().T) * H).sum(), vector)
+    close(operator.quadratic_gradient(V.to(DEVICE), V.to(DEVICE), weights), expected, 10 * bound)
+
+
 # -- distances -------------------------------------------------------------------------------------------------------
 def test_close_pairs_get_exact_distances_where_it_matters() -> None:
     x = columns(50, 8).to(DEVICE)
@@ -311,21 +371,32 @@ def test_quadratic_gradient_of_one_shared_length_and_zero_weights() -> None:
 
 
 # -- what it refuses, what it counts -----------------------------------------------------------------------------------
-def test_what_cannot_be_fused_is_refused_with_the_reason() -> None:
+def test_what_cannot_be_fused_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     x = columns(20, 2).to(DEVICE)
 
     class Other(Matern32):
-        name = "other"
+        def profile(self, r: Tensor) -> Tensor:
+            return super().profile(2.0 * r)
 
     with pytest.raises(ValueError, match=r"float32 or float64, and x is torch\.float16"):
         FusedOperator(x.half(), Matern32(), Hyperparameters.ones(2))
     with pytest.raises(ValueError, match="no fused form"):
         FusedOperator(x, Other(), Hyperparameters.ones(2))
-    assert cannot_fuse(torch.empty(2**24, 200, device="meta"), Matern32()).endswith("32-bit addresses")
     with pytest.raises(ValueError, match=r"V must be torch\.float32"):
         FusedOperator(x, Matern32(), Hyperparameters.ones(2)).matmul(x.double())
     with pytest.raises(ValueError, match="operator must be one of"):
         operator_class("sparse")
+    cuda = torch.device("cuda")
+    assert why_not_fused(Matern32(), cuda, torch.float32, 2**24, 200).endswith("32-bit addresses")
+    assert why_not_fused(Matern32(), cuda, torch.float64, 2**23, 200) == ""
+    monkeypatch.setattr(fusing, "has_triton", lambda: False)
+    assert why_not_fused(Matern32(), cuda, torch.float32, 100, 2).startswith("it needs Triton 3.5")
+
+
+def test_on_a_cpu_only_the_interpreter_can_fuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusing, "_is_interpreted", lambda: False)
+    found = why_not_fused(Matern32(), torch.device("cpu"), torch.float32, 100, 2)
+    assert found == "it needs a CUDA device, and x is on cpu"
 
 
 def test_evaluated_entries() -> None:

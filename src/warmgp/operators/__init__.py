@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
@@ -12,20 +10,12 @@ from warmgp.kernels import Kernel
 from warmgp.operators.base import Index, KernelOperator
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.dense import DenseOperator
+from warmgp.operators.fusing import has_triton, why_not_fused
 
 OPERATORS: dict[str, type[KernelOperator]] = {"dense": DenseOperator, "chunked": ChunkedOperator}
 """The operators in plain torch, which run anywhere."""
 
 TRITON_OPERATORS = ("fused",)
-
-
-def has_triton() -> bool:
-    """Whether Triton is here, and new enough: before 3.5 it refuses products of float64."""
-    if find_spec("triton") is None:
-        return False
-    import triton
-
-    return tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 5)
 
 
 def operator_class(kind: str) -> type[KernelOperator]:
@@ -53,9 +43,9 @@ def make_operator(kind: str, x: Tensor, kernel: Kernel, theta: Hyperparameters) 
 def recomputing_operator(x: Tensor, kernel: Kernel, theta: Hyperparameters) -> KernelOperator:
     """The operator that stores nothing: fused where that is possible, else chunked."""
     if x.device.type == "cuda" and has_triton():
-        from warmgp.operators.triton.fused import FusedOperator, cannot_fuse
+        from warmgp.operators.triton.fused import FusedOperator
 
-        if not cannot_fuse(x, kernel):
+        if not why_not_fused(kernel, x.device, x.dtype, *x.shape):
             return FusedOperator(x, kernel, theta)
     return ChunkedOperator(x, kernel, theta)
 
@@ -77,4 +67,5 @@ __all__ = [
     "make_operator",
     "operator_class",
     "recomputing_operator",
+    "why_not_fused",
 ]

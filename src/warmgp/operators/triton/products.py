@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from warmgp.operators.triton.parts import LN2, add_squares, halves, profile, scale_of, split_dot
+from warmgp.operators.triton.parts import add_squares, halves, scale_of, split_dot
 
 
 @triton.jit
@@ -74,7 +74,7 @@ def product(
     AH, AL, BH, BL, XA, XB, a_stride, b_stride, VH, VL, VY, ROWS, COLUMNS,
     SUMS, OUT, BITS, V, INDEX, c, first, used, factor, noise, m, last, n_columns, columns_per_split, width,
     GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr,
-    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr, S: tl.constexpr,
+    PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr, S: tl.constexpr,
     PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -116,7 +116,7 @@ def product(
         else:
             square = tl.dot(nought, tl.trans(nought_columns))  # zero, in the layout that the product wants k in
         square = add_squares(square, points, columns, XA, XB, a_stride, b_stride, DIFFERENCED)
-        k = profile(square, KERNEL)
+        k = PROFILE(square)
         if S > 0:
             k_high, k_low = halves(k)
             v_high = tl.load(VH + local[:, None] * S + columns_s[None, :])
@@ -133,7 +133,7 @@ def product(
 @triton.jit
 def product64(
     XA, XB, a_stride, b_stride, V, ROWS, COLUMNS, OUT, m, last, n_columns, columns_per_split, c, first, used,
-    GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr, KERNEL: tl.constexpr, DIM: tl.constexpr,
+    GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr, PROFILE: tl.constexpr, DIM: tl.constexpr,
     S: tl.constexpr, PLAIN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """OUT[split, i, first : first + used] = Σ_j k(a_i, b_j) V_j over the split's columns, all in float64.
@@ -159,16 +159,7 @@ def product64(
         else:
             columns = tl.minimum(offset + local, last)
         square = add_squares(tl.zeros([BM, BN], tl.float64), points, columns, XA, XB, a_stride, b_stride, DIM)
-        rho = tl.sqrt(square)
-        a = rho * LN2
-        if KERNEL == 0:
-            k = tl.exp2(-square)
-        elif KERNEL == 1:
-            k = tl.exp2(-rho)
-        elif KERNEL == 2:
-            k = (1.0 + a) * tl.exp2(-rho)
-        else:
-            k = (1.0 + a + a * a / 3.0) * tl.exp2(-rho)
+        k = PROFILE(square)
         line = V + local.to(tl.int64) * c + first
         if S > 0:
             v = tl.load(
