@@ -37,8 +37,8 @@ class FusedForm:
     profile : JITFunction
         256 k in float32, which fills more of float16's range; rounding may have made ρ² negative.
     profile_and_weight : JITFunction
-        (k, weight) in float32; again ρ² may be negative. A weight is finite, and at most 1 where the kernel is smooth at
-        zero: it is split into float16 halves. That of coincident pairs is free, as (x_j − x'_j)² multiplies it.
+        (k, weight) in float32; again ρ² may be negative. A weight is finite, and at most 1 where the kernel is smooth
+        at zero: it is split into float16 halves. That of coincident pairs is free, as (x_j − x'_j)² multiplies it.
     profile64 : JITFunction
         k in float64.
     """

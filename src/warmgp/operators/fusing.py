@@ -9,7 +9,9 @@ import torch
 from warmgp.kernels import Kernel
 
 LEAST_TRITON = (3, 5)
-"""Before it, Triton refuses products of float64. It comes with torch 2.9."""
+"""Before it, Triton refuses products of float64."""
+
+NEEDS_TRITON = "it needs Triton 3.5, which comes with torch 2.9 for CUDA"
 
 
 def has_triton() -> bool:
@@ -27,7 +29,7 @@ def why_not_fused(kernel: Kernel, device: torch.device, dtype: torch.dtype, n: i
     On a CPU it can in Triton's interpreter only, which is for tests.
     """
     if not has_triton():
-        return "it needs Triton 3.5, which comes with torch 2.9 for CUDA"
+        return NEEDS_TRITON
     if kernel.fused_form() is None:
         return f"there is no fused form of the kernel {kernel!r}"
     if n * max(128, d + 4) >= 2**31:

@@ -11,8 +11,7 @@ from torch import Tensor
 from warmgp.gradient import Exact
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.chunked import ChunkedOperator
-from warmgp.operators.dense import DenseOperator
+from warmgp.operators import make_operator
 from warmgp.solvers import Cholesky
 from warmgp.training.loop import train_only
 from warmgp.training.problem import Problem
@@ -45,10 +44,10 @@ def sample_start(
     x_some, y_some = x[rows], y[rows]
 
     def in_float64() -> Problem:
-        return Problem(DenseOperator(x_some.double(), kernel, theta), y_some.double())
+        return Problem(make_operator("dense", x_some.double(), kernel, theta), y_some.double())
 
     trained = train_only(
-        DenseOperator(x_some.to(dtype), kernel, theta),
+        make_operator("dense", x_some.to(dtype), kernel, theta),
         y_some.to(dtype),
         options,
         generator=generator,
@@ -107,7 +106,7 @@ def subset_heuristic(
     found = []
     for centroid in centroids:
         near = (x - x[centroid]).square().sum(1).topk(size, largest=False).indices
-        operator = ChunkedOperator(x[near].double(), kernel, Hyperparameters.ones(d if ard else 1))
+        operator = make_operator("chunked", x[near].double(), kernel, Hyperparameters.ones(d if ard else 1))
         state = train_only(operator, y[near].double(), options, generator=generator, callbacks=callbacks)
         found.append(state.theta.vector)
     return Hyperparameters.from_vector(torch.stack(found).mean(0))

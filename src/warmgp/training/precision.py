@@ -17,7 +17,6 @@ from torch import Tensor
 from warmgp.gradient import PathwiseDraw
 from warmgp.gradient.features import FeaturePrior
 from warmgp.operators.base import KernelOperator
-from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers import SolveResult
 from warmgp.solvers.base import summarise
 from warmgp.solvers.sgd import SGDState
@@ -43,9 +42,7 @@ def spot_residuals(
     ``x`` (n, d) are the inputs in float64 before rounding; without them the operator's own are taken.
     """
     n, rows = operator.n, some_rows(operator.n, operator.device)
-    double = ChunkedOperator(operator.x.double() if x is None else x, operator.kernel, operator.theta)
-    residual = targets[rows].double() - double.rows_matmul(rows, solution.double())
-    operator.entries_evaluated += double.entries_evaluated
+    residual = targets[rows].double() - operator.in_float64(x=x).rows_matmul(rows, solution.double())
     norms = torch.linalg.vector_norm(targets, dim=0, dtype=torch.float64)
     norms = torch.where(norms > 0, norms, torch.ones_like(norms))
     return summarise((n / len(rows)) ** 0.5 * torch.linalg.vector_norm(residual, dim=0) / norms)

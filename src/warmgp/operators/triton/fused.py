@@ -18,9 +18,10 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.base import Index
+from warmgp.operators.base import check_rows
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.fusing import why_not_fused
+from warmgp.operators.indices import Index, index_size
 from warmgp.operators.triton import products as triton_products
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
@@ -87,6 +88,16 @@ class FusedOperator(ChunkedOperator):
             out = self._product(W, columns=index)
             out.index_add_(0, index, W, alpha=self.noise_variance)
         return out
+
+    def kernel_matmul(self, rows: Index, columns: Index, V: Tensor) -> Tensor:
+        check_rows(V, index_size(columns))
+        if index_size(rows) == 0 or V.numel() == 0:
+            return V.new_zeros(index_size(rows), V.shape[1])
+        if isinstance(rows, slice):
+            rows = self._own[rows]
+        if isinstance(columns, slice):
+            return self._product(V, rows=rows, first=torch.full((1,), columns.start, device=self.device))
+        return self._product(V, rows=rows, columns=columns)
 
     def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor, squares: Tensor | None = None) -> None:
         if self.dtype == torch.float64:
@@ -182,6 +193,7 @@ class FusedOperator(ChunkedOperator):
         inputs: those at ``columns``, or as many as V has rows, from ``first`` on.
         """
         self._check(V)
+        rows, columns, own = (None if t is None else t.contiguous() for t in (rows, columns, own))
         mine, its = points or self._points, self._points
         m, b = mine.n if rows is None else rows.numel(), V.shape[0]
         self.entries_evaluated += m * b

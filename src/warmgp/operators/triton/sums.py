@@ -8,7 +8,7 @@ import torch
 import triton
 from torch import Tensor
 
-from warmgp.operators.base import ranges
+from warmgp.operators.indices import ranges
 from warmgp.operators.triton import gradient as triton_gradient
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import Points
