@@ -13,7 +13,6 @@ from torch import Tensor
 
 from warmgp.gradient.base import GradientEstimator
 from warmgp.operators.base import KernelOperator
-from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers.result import SolveResult
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
 
@@ -41,12 +40,7 @@ class Exact(GradientEstimator):
         def weights(rows: slice, columns: slice) -> Tensor:
             return torch.outer(v[rows], v[columns]).sub_(inverse[rows, columns]).mul_(0.5)
 
-        double = ChunkedOperator(
-            operator.x.double(), operator.kernel, operator.theta, tile_entries=operator.tile_entries
-        )
-        gradient = double.gradient_from_weights(weights, trace)
-        operator.entries_evaluated += double.entries_evaluated
-        return gradient
+        return operator.in_float64().gradient_from_weights(weights, trace)
 
     def log_marginal_likelihood(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> float:
         """Returns L(θ) in float64."""

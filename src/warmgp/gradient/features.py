@@ -30,7 +30,6 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import KernelOperator, default_tile_entries, ranges
-from warmgp.operators.chunked import ChunkedOperator
 
 FASTEST = 2e4
 """Frequency over length scale above which phases are made in float64: float32 would round them by 0.01 and more."""
@@ -161,8 +160,6 @@ class ExactPrior:
 
     def evaluate(self, operator: KernelOperator) -> Tensor:
         """f(x) at the operator's own points and θ, (n, s)."""
-        double = ChunkedOperator(operator.x.double(), operator.kernel, operator.theta)
-        K = double.kernel_columns(slice(0, operator.n))
-        operator.entries_evaluated += double.entries_evaluated
+        K = operator.in_float64().kernel_columns(slice(0, operator.n))
         K.diagonal().add_(1e-10 * operator.signal_variance)  # K alone may be singular (duplicated rows)
         return (torch.linalg.cholesky(K) @ self.normal.to(K)).to(operator.dtype)

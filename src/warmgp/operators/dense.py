@@ -9,8 +9,14 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.base import Index, KernelOperator
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import Index
 from warmgp.operators.tall import tall_product
+
+
+def dense_bytes(n: int, dtype: torch.dtype) -> int:
+    """Returns the bytes that a stored H takes."""
+    return n * n * dtype.itemsize
 
 
 class DenseOperator(KernelOperator):

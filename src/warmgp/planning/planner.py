@@ -26,8 +26,8 @@ import torch
 
 from warmgp.checks import is_number
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
-from warmgp.kernels import KERNELS, Kernel, Matern12, Matern32
-from warmgp.operators import TRITON_OPERATORS, dense_bytes, has_triton
+from warmgp.kernels import Kernel, Matern32
+from warmgp.operators import TRITON_OPERATORS, dense_bytes, why_not_fused
 from warmgp.planning.costs import (
     AP_EPOCHS,
     CG_EPOCHS,
@@ -53,10 +53,6 @@ of 64 samples."""
 
 MOST_BYTES = 2**53
 """More than there is anywhere."""
-
-ROUGH_FEATURES = 8_000
-"""At least so many random features for Matérn-1/2 with one input: what data leave open is spread over five powers of
-ten of frequencies there, and 2,000 features know its std to 7% only, 8,000 to 3%."""
 
 GRADIENTS = ("exact", "standard", "pathwise")
 INITS = ("auto", "ones", "sample", "subset", "given")
@@ -200,7 +196,7 @@ def make_plan(
     plan = Plan(
         device=place,
         dtype=torch.float64 if exact and dtype == "auto" else number,
-        operator=_operator(place, number, stored, exact, kernel),
+        operator=_operator(place, number, stored, exact, kernel or Matern32(), n, d),
         solver=chosen,
         gradient=estimator,
         rule=StoppingRule(tol, max_epochs),
@@ -230,10 +226,12 @@ def bytes_of(budget: float) -> int:
 
 
 # -- choices ---------------------------------------------------------------------------------------------------------
-def _operator(place: torch.device, number: torch.dtype, stored: bool, exact: bool, kernel: Kernel | None) -> str:
+def _operator(
+    place: torch.device, number: torch.dtype, stored: bool, exact: bool, kernel: Kernel, n: int, d: int
+) -> str:
     """Which operator: the fused one where it exists and something is multiplied."""
-    fusable = kernel is None or kernel in KERNELS.values()
-    if not exact and place.type == "cuda" and number == torch.float32 and fusable and has_triton():
+    on_gpu = place.type == "cuda" and number == torch.float32
+    if not exact and on_gpu and not why_not_fused(kernel, place, number, n, d):
         return "fused"
     return "dense" if stored else "chunked"
 
@@ -308,8 +306,7 @@ def _dtype(dtype: str | torch.dtype) -> torch.dtype:
 
 def _n_features(n_features: int | str, n: int, d: int, kernel: Kernel | None) -> int:
     if n_features == "auto":
-        rough = isinstance(kernel, Matern12) and d == 1
-        return min(16_000, max(ROUGH_FEATURES if rough else 2_000, n // 8 * 2))
+        return min(16_000, max((kernel or Matern32()).least_features(d), n // 8 * 2))
     if isinstance(n_features, bool) or not isinstance(n_features, numbers.Integral) or n_features < 2 or n_features % 2:
         raise ValueError(f'n_features must be "auto" or an even integer of at least 2, got {n_features!r}')
     return int(n_features)

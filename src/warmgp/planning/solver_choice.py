@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from warmgp.kernels import RBF, Kernel
+from warmgp.kernels import Kernel, Matern32
 from warmgp.operators import dense_bytes
 from warmgp.planning.costs import Rates, exact_seconds, factor_cg_seconds
 from warmgp.planning.memory import preconditioner_bytes, vector_bytes
@@ -97,7 +97,8 @@ def conjugate_gradients(
     """
     most = 3 * dense_bytes(n, torch.float64)  # H, the old and the new factor, should all have to be float64
     whole = most <= budget and n < LARGE
-    if d <= MAP_INPUTS and not (whole and (place.type == "cuda" or n < NEAR_FROM or isinstance(kernel, RBF))):
+    near_suffice = (kernel or Matern32()).near_neighbours_suffice
+    if d <= MAP_INPUTS and not (whole and (place.type == "cuda" or n < NEAR_FROM or not near_suffice)):
         left = budget - vector_bytes(n, d, columns - 1, torch.float32)
         for rank in (RANK_BESIDE, 0):
             near = ConjugateGradients(rank, pivot_every=20, neighbours=NEAR)
