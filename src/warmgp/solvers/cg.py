@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -132,6 +132,7 @@ class ConjugateGradients(Solver):
             return progress.result(state)
         progress.exploded(norms)  # keeps the start
         iteration = _Iteration(progress, self._first_preconditioner(operator, state))
+        recorded = Recorded(iteration.step, operator)
         rent = _Rent(self.factor_after, state.spent if state else 0)
         stall = Stall(self.stall_epochs)
         anew = True  # whether the next directions begin at the present residual
@@ -144,8 +145,10 @@ class ConjugateGradients(Solver):
                 iteration.begin()
                 anew = False
             count = progress.affordable(1.0, iteration.at_once)
+            # a good preconditioner leaves too few iterations to be worth recording
+            step = iteration.step if iteration.preconditioner.fast else recorded
             for _ in range(count):
-                iteration.run()
+                step()
             progress.count(float(count), count)
             norms = progress.norms()
             exploded = progress.exploded(norms)
@@ -234,7 +237,7 @@ class _Rent:
         """Puts the factor to use, if there is one, and begins to count anew; returns whether there is."""
         if factor is None:
             return False
-        iteration.use(factor)
+        iteration.preconditioner = factor
         self._spent, self._since = 0, iterations
         return True
 
@@ -251,13 +254,7 @@ class _Iteration:
         self.d = torch.empty_like(self.r)
         self.gamma = torch.empty_like(self.r[0])  # rᵀP⁻¹r, (1 + s,)
         self.indefinite = torch.zeros_like(self.gamma, dtype=torch.bool)  # systems whose H rounding has made so
-        self.use(preconditioner)
-
-    def use(self, preconditioner: Preconditioner) -> None:
-        """Goes on with another preconditioner; call :meth:`begin` before the next step."""
-        self.preconditioner = preconditioner
-        # a good preconditioner leaves too few iterations to be worth recording
-        self.run: Callable[[], None] = self.step if preconditioner.fast else Recorded(self.step, self.operator)
+        self.preconditioner = preconditioner  # another may take its place: call begin before the next step
 
     @property
     def at_once(self) -> int:

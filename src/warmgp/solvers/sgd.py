@@ -103,6 +103,7 @@ class StochasticGradientDescent(Solver):
         automatic = self.learning_rate == "auto"
         rate = self._first_rate(state)
         descent = _Descent(progress, min(self.batch_size, operator.n), self.momentum, generator)
+        whole_batch = Recorded(lambda: descent.step(descent.batch), operator)
         stall = Stall(self.stall_epochs)
         next_check = 0.0  # iteration epochs before which a failed check is not repeated
         next_copy = 1.0
@@ -129,7 +130,7 @@ class StochasticGradientDescent(Solver):
             elif progress.iteration_epochs >= next_copy and worst < progress.best_worst:
                 progress.keep(worst)
                 next_copy = progress.iteration_epochs + 1.0
-            descent.run(rate)
+            descent.run(rate, whole_batch)
         unsure = progress.stop_reason == "budget" and progress.iterations > 0 and not progress.checked
         if unsure and progress.end_no_worse_than_it_began() and automatic:
             rate = _lower(rate, "diverged", progress)
@@ -166,7 +167,6 @@ class _Descent:
         self.scale = progress.v.new_zeros(())  # −γ/b
         self.batches: list[Tensor] = []
         self.batch = torch.empty(b, dtype=torch.int64, device=self.operator.device)
-        self.whole_batch = Recorded(lambda: self.step(self.batch), self.operator)
         # a GPU would wait for every look at the residual
         self.at_once = 1 if self.operator.device.type == "cpu" else CHECK_EVERY
 
@@ -191,15 +191,15 @@ class _Descent:
         progress.v.add_(self.momentum)
         progress.r.index_copy_(0, rows, g.neg_())
 
-    def run(self, rate: float) -> None:
-        """Takes as many steps as go between two looks at the residual."""
+    def run(self, rate: float, whole_batch: Recorded) -> None:
+        """Takes as many steps as go between two looks at the residual; ``whole_batch`` is one on ``batch``."""
         n = self.operator.n
         self.scale.fill_(-rate / self.b)
         for _ in range(min(len(self.batches), self.progress.affordable(self.b / n, self.at_once))):
             rows = self.batches.pop()
             if rows.numel() == self.b:
                 self.batch.copy_(rows)
-                self.whole_batch()
+                whole_batch()
             else:  # the last of an epoch
                 self.step(rows)
             self.progress.count(rows.numel() / n)
