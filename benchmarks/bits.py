@@ -66,6 +66,11 @@ def digest(*values: Any) -> str:
     return found.hexdigest()[:16]
 
 
+def shown(solver: Any) -> str:
+    """A solver's options, without one that earlier versions do not have."""
+    return repr(solver).replace(", preconditioner=None", "")
+
+
 def history(records: Any) -> str:
     """The records of all steps without their seconds and notes, which say the same in other words."""
     left_out = (*TIMES, "notes")
@@ -89,7 +94,7 @@ def of_model(model: GPRegressor, X: np.ndarray) -> Bits:
         "std": digest(std),
         "samples": digest(model.sample_y(new, 3)),
         "end": f"{model.stop_reason_} {model.n_steps_} {model.converged_} {digest(model.solve_error_)}",
-        "plan": f"{plan.solver!r} {plan.gradient!r} {plan.rule} {plan.operator} {plan.dtype} {plan.init}",
+        "plan": f"{shown(plan.solver)} {plan.gradient!r} {plan.rule} {plan.operator} {plan.dtype} {plan.init}",
     }
 
 
@@ -252,7 +257,7 @@ def fill() -> None:
                     slow = noise < 0.1 and solver.name in ("ap", "sgd")
                     whole_rule = {"tol": 1e-3, "max_epochs": 100.0} if slow else {"tol": 1e-3}
                     for operator, rule in ((DenseOperator, whole_rule), (ChunkedOperator, {"max_epochs": 7.0})):
-                        name = f"{solver} {kernel.name} {noise} {dtype} {operator.__name__}"
+                        name = f"{shown(solver)} {kernel.name} {noise} {dtype} {operator.__name__}"
                         solved(name, solver, kernel, noise, dtype, operator, **rule)
 
 

@@ -32,7 +32,7 @@ from warmgp import GPRegressor
 from warmgp.gradient import Exact, Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
-from warmgp.operators import ChunkedOperator, KernelOperator, operator_class
+from warmgp.operators import ChunkedOperator, KernelOperator, make_operator
 from warmgp.solvers import AlternatingProjections, Cholesky, ConjugateGradients, Solver, StoppingRule
 from warmgp.training.loop import TrainingResult, train
 from warmgp.training.state import TrainingOptions
@@ -41,10 +41,8 @@ Data = tuple[Tensor, Tensor, Tensor, Tensor]
 
 PEERS = ("gpytorch-default", "gpytorch-matched")
 OURS: dict[str, tuple[str, Solver]] = {
-    "cg-stored": ("stored", ConjugateGradients(1000, pivot_every=20)),
     "cg-factor": ("fused", ConjugateGradients(0, factor_after=90)),  # n/150 of pol
     "cg-fused": ("fused", ConjugateGradients(1000, pivot_every=20)),
-    "ap-stored": ("stored", AlternatingProjections(1000)),
     "ap-fused": ("fused", AlternatingProjections(1000)),
 }
 
@@ -64,7 +62,7 @@ def ours(name: str, data: Data, steps: int, n_features: int, solver: Solver | No
     gradient = Pathwise(64, n_features)
 
     def fit(n_steps: int) -> TrainingResult:
-        operator = operator_class(kind)(x, Matern32(), Hyperparameters.ones(x.shape[1]))
+        operator = make_operator(kind, x, Matern32(), Hyperparameters.ones(x.shape[1]))
         options = TrainingOptions(chosen, gradient, rule=StoppingRule(0.01), n_steps=n_steps, learning_rate=0.1)
         return train(operator, y, options, generator=torch.Generator().manual_seed(0))
 

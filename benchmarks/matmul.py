@@ -2,7 +2,7 @@
 
     python -m benchmarks.matmul --out benchmarks/results/matmul-h200.json
 
-One run times the fused operator, the stored one and chunked torch on the same inputs, for V of 65 columns; and the
+One run times the fused operator, chunked and dense torch on the same inputs, for V of 65 columns; and the
 block products of alternating projections (1,000 columns of H, subtracted in place) up to 1,844,352 points, with none,
 one and three inputs that spread so widely at low noise that they have to be differenced. An error
 above 1e-5 of |HV| makes a result invalid: it is printed as such and the exit code is 1. The two numbers of the
@@ -28,7 +28,6 @@ import triton
 from warmgp import ChunkedOperator, DenseOperator, Hyperparameters, KernelOperator, Matern32
 from warmgp.operators.triton.fused import FusedOperator
 from warmgp.operators.triton.split import Tile
-from warmgp.operators.triton.stored import StoredOperator
 
 SHAPES = ((13_500, 26, 0), (43_945, 20, 0), (100_000, 11, 0), (391_387, 3, 0), (100_000, 11, 1))
 """Points, inputs, and how many of those spread widely."""
@@ -145,14 +144,6 @@ def measure(n: int, d: int, wide: int, rates: dict[str, float], tune: bool) -> l
         plain = kind(x32, Matern32(), theta)
         ms = milliseconds(lambda plain=plain: plain.matmul(V), 3)
         record(name, ms, n * n, error=error(plain.matmul(V), x, V64, theta))
-    if n <= 100_000:
-        stored = StoredOperator(x32, Matern32(), theta)
-        ms = milliseconds(lambda: stored.matmul(V))
-        record("stored matmul", ms, n * n, error=error(stored.matmul(V), x, V64, theta))
-        ms = milliseconds(lambda: stored.columns_matmul(slice(b, 2 * b), V[:b]))
-        record("stored columns_matmul, slice", ms, n * b)
-        ms = milliseconds(lambda: StoredOperator(x32, Matern32(), theta).H, 3, graph=False)
-        record("stored, filling H", ms, n * n)
     return results
 
 

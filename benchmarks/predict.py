@@ -33,7 +33,7 @@ from warmgp.gradient import Pathwise
 from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
-from warmgp.operators import recomputing_operator
+from warmgp.operators import make_operator
 from warmgp.posterior import Posterior
 from warmgp.solvers import ConjugateGradients, StoppingRule
 
@@ -114,7 +114,7 @@ def main() -> None:
     x, y, x_test, _ = load(args.dataset, 0, args.data, args.device, torch.float32)
     n, d = x.shape
     theta = Hyperparameters.from_vector(torch.cat([torch.tensor([0.05, 1.0]), torch.full((d,), 3.0)]))
-    operator = recomputing_operator(x, Matern32(), theta)
+    operator = make_operator("auto", x, Matern32(), theta)
     estimator, generator = Pathwise(64, 2000), torch.Generator().manual_seed(0)
     draw = estimator.draw(operator, generator)
     result = ConjugateGradients(500).solve(operator, estimator.targets(operator, y, draw), rule=StoppingRule(0.01))

@@ -108,9 +108,11 @@ def run_python(block: Block, page: Path, names: dict[str, Any]) -> None:
 
 
 def run_block(block: Block, page: Path, names: dict[str, Any]) -> str:
-    """What a block prints."""
+    """What a block prints. A Python block that begins with the name of a file is also written there."""
     out = io.StringIO()
     if block.language == "python":
+        if named := re.match(r"# (\w+\.py)\n", block.text):
+            Path(named[1]).write_text(block.text)
         with contextlib.redirect_stdout(out):
             run_python(block, page, names)
         return out.getvalue()

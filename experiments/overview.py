@@ -1,4 +1,4 @@
-"""The results in short, for the README and the head of the page: predictions beside exact training's, and the work."""
+"""The results in short, for the head of the page: predictions beside exact training's, and the work."""
 
 from __future__ import annotations
 

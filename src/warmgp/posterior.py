@@ -19,7 +19,7 @@ from torch import Tensor
 from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators import ChunkedOperator, KernelOperator, recomputing_operator
+from warmgp.operators import KernelOperator, make_operator
 from warmgp.operators.base import ranges
 from warmgp.solvers.cholesky import factorise
 
@@ -124,12 +124,12 @@ class Posterior:
     def cholesky_factor(self) -> Tensor:
         """The factor of H, (n, n), float64: made once, n³/3 operations, where it did not come with the model."""
         if self.factor is None:
-            object.__setattr__(self, "factor", factorise(self._operator()).factor)
+            object.__setattr__(self, "factor", factorise(self._operator()))
         assert self.factor is not None
         return self.factor
 
     def _operator(self) -> KernelOperator:
-        return recomputing_operator(self.x, self.kernel, self.theta)
+        return make_operator("auto", self.x, self.kernel, self.theta)
 
     def _mean_and_deviation(self, operator: KernelOperator, x: Tensor) -> tuple[Tensor, Tensor]:
         """k v_y, (b,), and f_j − k ẑ_j, (b, s)."""
@@ -138,12 +138,13 @@ class Posterior:
 
     def _exact_covariance(self, operator: KernelOperator, x: Tensor, *, diagonal: bool) -> Tensor:
         """k(x, x) − k(x, X) H⁻¹ k(X, x) in float64, or its diagonal."""
-        double = ChunkedOperator(operator.x.double(), self.kernel, self.theta)
+        double = operator.in_float64()
         cross = double.kernel_between(x.double())  # (n, b)
         half = torch.linalg.solve_triangular(self.cholesky_factor(), cross, upper=False)
         if diagonal:
             return (double.signal_variance - half.square().sum(0)).clamp_min_(0.0)
-        prior = ChunkedOperator(x.double(), self.kernel, self.theta).kernel_columns(slice(0, x.shape[0]))
+        new = make_operator("chunked", x.double(), self.kernel, self.theta)
+        prior = new.kernel_columns(slice(0, x.shape[0]))
         return prior - half.T @ half
 
     def _batched(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hostile.laws import World, law, worlds
 from warmgp.kernels import get_kernel
-from warmgp.operators import has_triton, operator_class
+from warmgp.operators import has_triton, make_operator
 
 DTYPES = st.sampled_from([torch.float64, torch.float32])
 TORCH = st.sampled_from(["dense", "chunked"])
@@ -19,7 +19,7 @@ TORCH = st.sampled_from(["dense", "chunked"])
 def check(world: World, kind: str, dtype: torch.dtype, tile: int | None) -> None:
     x = torch.as_tensor(world.data[0]).to(dtype)
     n, options = len(x), {} if tile is None else {"tile_entries": tile}
-    operator = operator_class(kind)(x, get_kernel(world.kernel), world.theta, **options)
+    operator = make_operator(kind, x, get_kernel(world.kernel), world.theta, **options)
     H = world.reference(x.double().numpy(), np.zeros(n), standardize=False).H
     z = (x.double().numpy() - x.double().numpy().mean(0)) / world.lengths
     eps = float(torch.finfo(dtype).eps)
@@ -51,6 +51,11 @@ def check(world: World, kind: str, dtype: torch.dtype, tile: int | None) -> None
         close(operator.rows_matmul(index, V), Hv @ V.double().numpy(), size, "rows")
         close(operator.columns_matmul(index, W[:b]), H[:, at] @ W[:b].double().numpy(), size, "columns")
         close(operator.block(index), Hv[:, at], 1, "block")
+    K = H - world.noise**2 * np.eye(n)
+    for mine, its in ((rows, part), (part, rows), (rows, rows)):
+        block = K[mine if isinstance(mine, slice) else mine.numpy()][:, its if isinstance(its, slice) else its.numpy()]
+        few = W[: block.shape[1]]
+        close(operator.kernel_matmul(mine, its, few), block @ few.double().numpy(), size, "kernel product")
 
 
 @law(worlds(60, 1e-3), TORCH, DTYPES, st.sampled_from([None, 7, 50, 900]), examples=600)
@@ -61,8 +66,8 @@ def test_operators_in_torch(world: World, kind: str, dtype: torch.dtype, tile: i
 @pytest.mark.skipif(not has_triton(), reason="needs Triton")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for the interpreter; tests/operators/test_gpu.py has the GPU")
 def test_operators_in_triton(rng: np.random.Generator, scale: float) -> None:
-    law(worlds(24, 3e-2), st.sampled_from(["fused", "stored"]), examples=40)(_in_triton)(rng, scale)
+    law(worlds(24, 3e-2), DTYPES, examples=40)(_in_triton)(rng, scale)
 
 
-def _in_triton(world: World, kind: str) -> None:
-    check(world, kind, torch.float32, None)
+def _in_triton(world: World, dtype: torch.dtype) -> None:
+    check(world, "fused", dtype, None)

@@ -1,4 +1,4 @@
-"""Kernels: profiles, derivatives and spectra against forms written down independently."""
+"""Kernels: profiles, weights and spectra against forms written down independently."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.special import gamma, kv
 from scipy.stats import multivariate_normal, multivariate_t
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
-from warmgp.kernels import KERNELS, RBF, Kernel, Matern12, Matern32, get_kernel
+from warmgp.kernels import KERNELS, RBF, FusedForm, Kernel, Matern12, Matern32, get_kernel
 
 NU = {"rbf": math.inf, "matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 NAMES = pytest.mark.parametrize("name", list(NU))
@@ -54,18 +54,25 @@ def test_profile_is_the_bessel_form_and_sklearns_kernel(name: str) -> None:
 
 
 @NAMES
-def test_derivative_is_the_central_difference_of_the_profile(name: str) -> None:
+def test_length_weight_is_minus_the_profiles_derivative_over_r(name: str) -> None:
     """Central differences with h = 1e-5 err by h²|k‴|/6 ≤ 1e-10·10 and by rounding of about 1e-16/h = 1e-11."""
     kernel, h = get_kernel(name), 1e-5
     r = grid(low=1e-2)
     difference = (kernel.profile(r + h) - kernel.profile(r - h)) / (2 * h)
-    torch.testing.assert_close(kernel.derivative(r), difference, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(-r * kernel.length_weight(r), difference, rtol=1e-8, atol=1e-9)
 
 
 @NAMES
-def test_length_weight_is_minus_derivative_over_r(name: str) -> None:
-    kernel, r = get_kernel(name), grid(low=1e-6)
-    torch.testing.assert_close(kernel.length_weight(r), -kernel.derivative(r) / r, rtol=1e-12, atol=0.0)
+def test_length_weight_keeps_its_digits_near_zero(name: str) -> None:
+    """−k′(r)/r written down without the difference of two numbers near each other."""
+    r = grid(low=1e-6)
+    expected = {
+        "rbf": torch.exp(-(r**2) / 2),
+        "matern12": torch.exp(-r) / r,
+        "matern32": 3 * torch.exp(-math.sqrt(3) * r),
+        "matern52": 5 / 3 * (1 + math.sqrt(5) * r) * torch.exp(-math.sqrt(5) * r),
+    }
+    torch.testing.assert_close(get_kernel(name).length_weight(r), expected[name], rtol=1e-12, atol=0.0)
 
 
 @pytest.mark.parametrize(("name", "limit"), [("rbf", 1.0), ("matern12", 0.0), ("matern32", 3.0), ("matern52", 5 / 3)])
@@ -78,7 +85,7 @@ def test_length_weight_at_zero_is_minus_the_second_derivative_or_zero(
     weight = get_kernel(name).length_weight(r)
     assert weight.dtype == dtype
     assert weight[[0, 2]].tolist() == pytest.approx([limit, limit], rel=1e-6)
-    assert float(weight[1]) == pytest.approx(float(-get_kernel(name).derivative(r)[1] / 0.5), rel=1e-6)
+    assert float(weight[1]) == pytest.approx(float(get_kernel(name).length_weight(r[1:2].double())), rel=1e-6)
 
 
 @NAMES
@@ -110,11 +117,37 @@ def test_evaluate_follows_functions_of_ones_own() -> None:
     assert torch.equal(Doubled().evaluate(r.clone(), torch.empty_like(r))[0], Doubled().profile(r))
 
 
+def test_a_fused_form_is_of_the_functions_that_it_stands_for() -> None:
+    """Inherited with both functions, by a kernel of another name too, and not beside one that was replaced."""
+    pytest.importorskip("triton", reason="the forms are Triton's")
+
+    class Renamed(Matern32):
+        name = "renamed"
+
+    class Reweighed(Matern32):
+        def length_weight(self, r: torch.Tensor) -> torch.Tensor:
+            return 2.0 * super().length_weight(r)
+
+    class Heavier(Reweighed):
+        pass
+
+    class WithForm(Reweighed):
+        def fused_form(self) -> FusedForm | None:
+            return RBF().fused_form()
+
+    for kernel in KERNELS.values():
+        assert isinstance(kernel.fused_form(), FusedForm)
+    assert len({kernel.fused_form() for kernel in KERNELS.values()}) == len(KERNELS)
+    assert Renamed().fused_form() is Matern32().fused_form()
+    assert Reweighed().fused_form() is None and Heavier().fused_form() is None
+    assert WithForm().fused_form() is RBF().fused_form()
+
+
 @NAMES
 def test_nothing_writes_into_the_distances(name: str) -> None:
     r = grid()
     kernel, before = get_kernel(name), r.clone()
-    kernel.profile(r), kernel.derivative(r), kernel.length_weight(r)
+    kernel.profile(r), kernel.length_weight(r)
     assert torch.equal(r, before)
 
 
@@ -122,7 +155,7 @@ def test_nothing_writes_into_the_distances(name: str) -> None:
 def test_far_away_everything_is_zero_and_finite(name: str) -> None:
     r = torch.tensor([1e3, 1e6], dtype=torch.float32)
     kernel = get_kernel(name)
-    for value in (kernel.profile(r), kernel.derivative(r), kernel.length_weight(r)):
+    for value in (kernel.profile(r), kernel.length_weight(r)):
         assert value.tolist() == [0.0, 0.0]
 
 
@@ -206,3 +239,11 @@ def test_get_kernel_refuses_what_it_does_not_know_and_names_the_choices(bad: obj
 def test_only_matern12_is_rough_at_zero() -> None:
     """Operators choose how to measure distances by this flag."""
     assert [name for name, kernel in KERNELS.items() if not kernel.smooth_at_zero] == [Matern12.name]
+
+
+def test_what_a_plan_asks_of_a_kernel() -> None:
+    """Near neighbours do not tell enough for RBF alone; Matérn-1/2 with one input needs more features."""
+    assert [name for name, kernel in KERNELS.items() if not kernel.near_neighbours_suffice] == [RBF.name]
+    counts = {(name, d): kernel.least_features(d) for name, kernel in KERNELS.items() for d in (1, 2, 20)}
+    assert counts.pop((Matern12.name, 1)) == 8_000
+    assert set(counts.values()) == {2_000}

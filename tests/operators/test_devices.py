@@ -74,7 +74,7 @@ def test_no_kernel_is_started_in_another_way() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
                 found.add(path.relative_to(root).as_posix())
-    assert found == {"operators/launch.py"}
+    assert found == {"operators/triton/launch.py"}
 
 
 def test_a_gpu_that_is_not_there_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -19,19 +21,21 @@ from warmgp import (
     Solver,
     StoppingRule,
 )
-from warmgp.kernels import KERNELS, get_kernel
-from warmgp.operators import has_triton, make_operator, operator_class
+from warmgp.kernels import KERNELS, FusedForm, Kernel, get_kernel
+from warmgp.operators import fusing, has_triton, make_operator, why_not_fused
 
 if not has_triton():
     pytest.skip("Triton 3.5 comes with torch 2.9 for CUDA on Linux; its operators need it", allow_module_level=True)
-from warmgp.operators.triton.fused import ROUNDING, FusedOperator, Points, cannot_fuse
+import triton
+import triton.language as tl
+
+from warmgp.operators.triton.fused import FusedOperator
+from warmgp.operators.triton.points import ROUNDING, Points
 from warmgp.operators.triton.split import Tile, largest_bits, scales, splits_for
-from warmgp.operators.triton.stored import StoredOperator
 from warmgp.solvers.triton.packed import pack
 from warmgp.solvers.triton.steps import pick_block, project_block
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-KINDS = pytest.mark.parametrize("kind", ["fused", "stored"])
 SLOW = pytest.mark.gpu  # seconds in the interpreter: a GPU runs every case, a CPU a part of them
 BOUND = 1e-5
 
@@ -40,15 +44,13 @@ def theta_of(d: int, noise: float = 0.3) -> Hyperparameters:
     return Hyperparameters.from_vector(torch.cat([torch.tensor([noise, 1.2]), torch.linspace(0.7, 2.0, d)]))
 
 
-def problem(
-    kind: str, kernel: str, n: int, d: int, noise: float = 0.3, **options: object
-) -> tuple[KernelOperator, Tensor]:
+def problem(kernel: str, n: int, d: int, noise: float = 0.3, **options: Any) -> tuple[FusedOperator, Tensor]:
     """An operator on points of which some coincide, and H in float64 of the very same inputs."""
     x = toy(n, d)[0].float()
     if n > 12:
         x[11] = x[12]
     theta = theta_of(d, noise)
-    operator = operator_class(kind)(x.to(DEVICE), get_kernel(kernel), theta, **options)
+    operator = FusedOperator(x.to(DEVICE), get_kernel(kernel), theta, **options)
     return operator, h_matrix(kernel, x.double(), theta.vector)
 
 
@@ -78,18 +80,16 @@ def check_products(operator: KernelOperator, H: Tensor, c: int) -> None:
 # -- products --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("d", [1, pytest.param(4, marks=SLOW), 20])
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("kind", ["fused", pytest.param("stored", marks=SLOW)])
-def test_products_of_every_kernel(kind: str, kernel: str, d: int) -> None:
-    check_products(*problem(kind, kernel, 100, d), c=17)
+def test_products_of_every_kernel(kernel: str, d: int) -> None:
+    check_products(*problem(kernel, 100, d), c=17)
 
 
 @pytest.mark.parametrize(
     ("n", "c"), [(4, 1), (64, 65), (67, 2), *(pytest.param(n, c, marks=SLOW) for n, c in ((257, 129), (65, 16)))]
 )
 @pytest.mark.parametrize("d", [3, 11])
-@KINDS
-def test_products_of_odd_shapes(kind: str, d: int, n: int, c: int) -> None:
-    check_products(*problem(kind, "matern32", n, d), c=c)
+def test_products_of_odd_shapes(d: int, n: int, c: int) -> None:
+    check_products(*problem("matern32", n, d), c=c)
 
 
 @pytest.mark.parametrize(("d", "c"), [(1, 1), (4, 17), pytest.param(20, 66, marks=SLOW)])
@@ -113,9 +113,38 @@ def test_float64(kernel: str, d: int, c: int) -> None:
     close(gradient, reference.quadratic_gradient(V, V, torch.ones(c)), 1e-10)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("kernel", "d"), [("matern12", 1), ("matern32", 6), pytest.param("rbf", 20, marks=SLOW)])
+def test_kernel_products_of_some_rows_and_columns(kernel: str, d: int, dtype: torch.dtype) -> None:
+    """No noise, also where rows and columns meet; indices repeat, and need not be contiguous in memory."""
+    x, theta, bound = toy(100, d)[0].to(dtype), theta_of(d), BOUND if dtype == torch.float32 else 1e-12
+    x[11] = x[12]
+    operator = FusedOperator(x.to(DEVICE), get_kernel(kernel), theta)
+    H, noise = h_matrix(kernel, x.double(), theta.vector), operator.noise_variance
+    K = H - noise * torch.eye(100, dtype=torch.float64)
+    every_third = torch.arange(100)[::3]
+    assert not every_third.is_contiguous()
+    sets = (slice(0, 100), slice(7, 80), torch.tensor([50, 0, 99, 33, 0]), every_third)
+    for rows in sets:
+        for its in sets:
+            block = K[rows][:, its]
+            V = columns(block.shape[1], 17).to(dtype)
+            on_device = [i if isinstance(i, slice) else i.to(DEVICE) for i in (rows, its)]
+            before = operator.entries_evaluated
+            close(operator.kernel_matmul(*on_device, V.to(DEVICE)), block @ V.double(), bound)
+            assert operator.entries_evaluated - before == block.numel()
+    V = columns(100, 3).to(DEVICE, dtype)
+    close(operator.rows_matmul(every_third.to(DEVICE), V), H[every_third] @ V.cpu().double(), bound)
+    none = torch.tensor([], dtype=torch.int64, device=DEVICE)
+    assert operator.kernel_matmul(none, slice(0, 100), V).shape == (0, 3)
+    assert bool((operator.kernel_matmul(slice(0, 9), none, V[:0]) == 0).all())
+    with pytest.raises(ValueError, match="a row for each of the 4 columns of K, got 100 rows"):
+        operator.kernel_matmul(slice(0, 9), slice(0, 4), V)
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_many_inputs(exact: bool) -> None:
-    operator, H = problem("fused", "matern52", 90, 128, exact_distances=exact)
+    operator, H = problem("matern52", 90, 128, exact_distances=exact)
     V = columns(90, 3)
     close(operator.matmul(V.to(DEVICE)), H @ V.double(), 2e-4 if not exact else BOUND)  # |z|² is 100 and more
 
@@ -127,17 +156,15 @@ def test_many_inputs(exact: bool) -> None:
         *(pytest.param(tile, marks=SLOW) for tile in (Tile(128, 64, 8, 1), Tile(32, 128, 4, 2, 128))),
     ],
 )
-@KINDS
-def test_tiles_of_other_shapes(kind: str, tile: Tile) -> None:
-    operator, H = problem(kind, "rbf", 140, 5, tile=tile)
+def test_tiles_of_other_shapes(tile: Tile) -> None:
+    operator, H = problem("rbf", 140, 5, tile=tile)
     V = columns(140, 33)
     close(operator.matmul(V.to(DEVICE)), H @ V.double())
 
 
-@KINDS
-def test_subtracting_columns_from_a_place_on_the_device(kind: str) -> None:
+def test_subtracting_columns_from_a_place_on_the_device() -> None:
     """A range that runs over the end stands for the rows there are: its W is zero beyond."""
-    operator, H = problem(kind, "matern32", 130, 4)
+    operator, H = problem("matern32", 130, 4)
     W = columns(36, 5)
     W[22:] = 0.0
     first = torch.tensor([108], device=DEVICE)
@@ -152,9 +179,8 @@ def test_subtracting_columns_from_a_place_on_the_device(kind: str) -> None:
 
 
 @pytest.mark.parametrize("c", [1, 17, pytest.param(129, marks=SLOW)])
-@KINDS
-def test_squares_of_all_groups_of_columns(kind: str, c: int) -> None:
-    operator, H = problem(kind, "matern32", 67, 4)
+def test_squares_of_all_groups_of_columns(c: int) -> None:
+    operator, H = problem("matern32", 67, 4)
     W, R = columns(20, c), columns(67, c, seed=4)
     left, squares = R.clone().to(DEVICE), torch.full((67,), 7.0, device=DEVICE)
     operator.subtract_columns(left, torch.tensor([40], device=DEVICE), W.to(DEVICE), squares)
@@ -163,14 +189,14 @@ def test_squares_of_all_groups_of_columns(kind: str, c: int) -> None:
 
 @pytest.mark.parametrize("m", [0, 1, 70])
 def test_cross_products(m: int) -> None:
-    operator, _ = problem("fused", "matern32", 100, 6)
+    operator, _ = problem("matern32", 100, 6)
     x_new, V = columns(m, 6, seed=3), columns(100, 65)
     expected = ChunkedOperator(operator.x.cpu().double(), operator.kernel, operator.theta)
     close(operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)), expected.cross_matmul(x_new.double(), V.double()))
 
 
 def test_cross_products_far_away_are_zero_not_nan() -> None:
-    operator, _ = problem("fused", "matern32", 100, 6)
+    operator, _ = problem("matern32", 100, 6)
     assert not operator._exact
     x_new = torch.cat([columns(3, 6, seed=3), torch.full((1, 6), 1e4), torch.full((1, 6), -1e6)])
     V = columns(100, 5)
@@ -182,7 +208,7 @@ def test_cross_products_far_away_are_zero_not_nan() -> None:
 
 def test_columns_of_very_different_size_keep_their_digits() -> None:
     """Every column is scaled by its own largest entry before it is split."""
-    operator, H = problem("fused", "matern32", 100, 4)
+    operator, H = problem("matern32", 100, 4)
     V = columns(100, 6) * torch.tensor([1e-20, 1e-6, 1.0, 1e6, 1e20, 0.0])
     found, expected = operator.matmul(V.to(DEVICE)).cpu().double(), H @ V.double()
     for c in range(5):
@@ -193,7 +219,7 @@ def test_columns_of_very_different_size_keep_their_digits() -> None:
 
 
 def test_a_result_repeats_bit_for_bit() -> None:
-    operator, _ = problem("fused", "matern32", 130, 11)
+    operator, _ = problem("matern32", 130, 11)
     V, index = columns(130, 65).to(DEVICE), torch.arange(0, 130, 3, device=DEVICE)
     weights = torch.linspace(-1, 1, 65)
     for product in (
@@ -202,6 +228,62 @@ def test_a_result_repeats_bit_for_bit() -> None:
         lambda: operator.quadratic_gradient(V, V, weights),
     ):
         assert torch.equal(product(), product())
+
+
+# -- a kernel of one's own -------------------------------------------------------------------------------------------
+@triton.jit
+def inverse(square):
+    return 256.0 / (1.0 + tl.maximum(square, 0.0))
+
+
+@triton.jit
+def inverse_and_weight(square):
+    k = 1.0 / (1.0 + tl.maximum(square, 0.0))
+    return k, k * k
+
+
+@triton.jit
+def inverse64(square):
+    return 1.0 / (1.0 + square)
+
+
+class RationalQuadratic(Kernel):
+    """k(r) = 1/(1 + r²/2), whose −k′(r)/r is k²; ρ² = r²/2."""
+
+    name = "rational-quadratic"
+
+    def profile(self, r: Tensor) -> Tensor:
+        return 1.0 / (1.0 + 0.5 * r * r)
+
+    def length_weight(self, r: Tensor) -> Tensor:
+        return self.profile(r).square()
+
+    def fused_form(self) -> FusedForm:
+        return FusedForm(0.5**0.5, 1.0, inverse, inverse_and_weight, inverse64)
+
+    def spectral_log_density(self, omega: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def sample_frequencies(self, m: int, d: int, generator: torch.Generator) -> Tensor:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("d", [2, 12])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_kernel_with_functions_of_its_own_is_fused(dtype: torch.dtype, d: int) -> None:
+    """Against H and the gradient by automatic differentiation, written down once more."""
+    x, theta, bound = toy(100, d)[0].to(dtype), theta_of(d), BOUND if dtype == torch.float32 else 1e-12
+    x[11] = x[12]
+    vector = theta.vector.requires_grad_()
+    square = ((x[:, None] - x).double() / vector[2:]).square().sum(-1)
+    H = vector[1] ** 2 / (1 + square / 2) + vector[0] ** 2 * torch.eye(100, dtype=torch.float64)
+    operator = FusedOperator(x.to(DEVICE), RationalQuadratic(), theta)
+    assert operator._points.has_products == (d == 12 and dtype == torch.float32)
+    V, index, weights = columns(100, 17).to(dtype), torch.tensor([50, 0, 99, 33]), torch.linspace(-1.0, 2.0, 17)
+    close(operator.matmul(V.to(DEVICE)), H.detach() @ V.double(), bound)
+    close(operator.columns_matmul(index.to(DEVICE), V[:4].to(DEVICE)), H.detach()[:, index] @ V[:4].double(), bound)
+    (expected,) = torch.autograd.grad((((V.double() * weights) @ V.double().T) * H).sum(), vector)
+    close(operator.quadratic_gradient(V.to(DEVICE), V.to(DEVICE), weights), expected, 10 * bound)
 
 
 # -- distances -------------------------------------------------------------------------------------------------------
@@ -246,8 +328,6 @@ def test_wide_inputs_are_differenced_and_the_others_multiplied(d: int, wide: tup
     x_new = operator.x.cpu()[:9] + 0.01
     reference = ChunkedOperator(operator.x.cpu().double(), operator.kernel, operator.theta)
     close(operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)), reference.cross_matmul(x_new.double(), V.double()))
-    stored = StoredOperator(operator.x, operator.kernel, operator.theta)
-    close(stored.H, H.detach())
 
 
 @pytest.mark.parametrize("d", [6, pytest.param(14, marks=SLOW), pytest.param(40, marks=SLOW)])
@@ -256,8 +336,9 @@ def test_the_rounding_of_squares_by_products_is_what_is_assumed(d: int) -> None:
     x = 3.0 * toy(200, d)[0]
     x[100:] = x[:100] + 0.01 * toy(100, d)[0]
     x = x.float()
-    stored = StoredOperator(x.to(DEVICE), Matern32(), Hyperparameters.ones(d), exact_distances=False)
-    error = (stored.H.cpu().double() - h_matrix("matern32", x.double(), torch.ones(2 + d))).abs()
+    operator = FusedOperator(x.to(DEVICE), Matern32(), Hyperparameters.ones(d), exact_distances=False)
+    H = operator.matmul(torch.eye(200, device=DEVICE))
+    error = (H.cpu().double() - h_matrix("matern32", x.double(), torch.ones(2 + d))).abs()
     near = torch.cdist(x.double(), x.double()) < 0.2
     assert int(near.sum()) >= 300
     assert float(error[near].max()) <= 1.5 * ROUNDING * float(x.square().sum(1).max())
@@ -297,7 +378,7 @@ def test_nearly_coincident_points_at_low_noise_solve_truly() -> None:
 )
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_quadratic_gradient(kernel: str, d: int, c: int, same: bool) -> None:
-    operator, _ = problem("fused", kernel, 100, d)
+    operator, _ = problem(kernel, 100, d)
     A = columns(100, c).to(DEVICE)
     B = A if same else A.roll(1, 0)
     weights = torch.linspace(-1.0, 2.0, c)
@@ -319,36 +400,40 @@ def test_quadratic_gradient_of_one_shared_length_and_zero_weights() -> None:
 
 
 # -- what it refuses, what it counts -----------------------------------------------------------------------------------
-def test_what_cannot_be_fused_is_refused_with_the_reason() -> None:
+def test_what_cannot_be_fused_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     x = columns(20, 2).to(DEVICE)
 
     class Other(Matern32):
-        name = "other"
+        def profile(self, r: Tensor) -> Tensor:
+            return super().profile(2.0 * r)
 
     with pytest.raises(ValueError, match=r"float32 or float64, and x is torch\.float16"):
         FusedOperator(x.half(), Matern32(), Hyperparameters.ones(2))
-    with pytest.raises(ValueError, match=r"float32, and x is torch\.float64"):
-        StoredOperator(x.double(), Matern32(), Hyperparameters.ones(2))
     with pytest.raises(ValueError, match="no fused form"):
         FusedOperator(x, Other(), Hyperparameters.ones(2))
-    assert cannot_fuse(torch.empty(2**24, 200, device="meta"), Matern32()).endswith("32-bit addresses")
     with pytest.raises(ValueError, match=r"V must be torch\.float32"):
         FusedOperator(x, Matern32(), Hyperparameters.ones(2)).matmul(x.double())
-    with pytest.raises(ValueError, match="operator must be one of"):
-        operator_class("sparse")
+    cuda = torch.device("cuda")
+    assert why_not_fused(Matern32(), cuda, torch.float32, 2**24, 200).endswith("32-bit addresses")
+    assert why_not_fused(Matern32(), cuda, torch.float64, 2**23, 200) == ""
+    monkeypatch.setattr(fusing, "has_triton", lambda: False)
+    assert why_not_fused(Matern32(), cuda, torch.float32, 100, 2).startswith("it needs Triton 3.5")
+
+
+def test_on_a_cpu_only_the_interpreter_can_fuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusing, "_is_interpreted", lambda: False)
+    found = why_not_fused(Matern32(), torch.device("cpu"), torch.float32, 100, 2)
+    assert found == "it needs a CUDA device, and x is on cpu"
 
 
 def test_evaluated_entries() -> None:
     x, V = columns(50, 4).to(DEVICE), columns(50, 3).to(DEVICE)
     fused = make_operator("fused", x, Matern32(), Hyperparameters.ones(4))
+    assert isinstance(fused, FusedOperator)
     fused.matmul(V)
     fused.rows_matmul(slice(0, 10), V)
     assert fused.entries_evaluated == 50 * 50 + 10 * 50
     assert fused.at(Hyperparameters.ones(4)).entries_evaluated == 3000
-    stored = make_operator("stored", x, Matern32(), Hyperparameters.ones(4))
-    stored.matmul(V)
-    stored.matmul(V)
-    assert isinstance(stored, StoredOperator) and stored.entries_evaluated == 2500
     options = FusedOperator(x, Matern32(), Hyperparameters.ones(4), exact_distances=True, tile=Tile(32, 32, 4, 1))
     assert options.at(theta_of(4)).exact_distances and options.at(theta_of(4)).tile == options.tile
 
@@ -368,9 +453,8 @@ def test_grids_fill_a_gpu_with_as_many_programs_as_its_registers_hold() -> None:
     ids=["cg", "ap", "ap on device"],
 )
 @SLOW
-@KINDS
-def test_solvers(kind: str, solver: Solver) -> None:
-    operator, H = problem(kind, "matern32", 100, 4)
+def test_solvers(solver: Solver) -> None:
+    operator, H = problem("matern32", 100, 4)
     estimator, generator = Pathwise(5, 500), torch.Generator().manual_seed(0)
     targets = estimator.targets(operator, toy(100, 4)[1].float().to(DEVICE), estimator.draw(operator, generator))
     result = solver.solve(operator, targets, rule=StoppingRule(0.01))
@@ -408,7 +492,7 @@ def test_the_step_of_a_projection(dtype: torch.dtype, b: int, c: int) -> None:
 
 def test_alternating_projections_that_pick_their_block_on_the_device() -> None:
     """The same method as with the host picking; here in the interpreter, so one epoch only."""
-    operator, H = problem("fused", "matern32", 100, 4)
+    operator, H = problem("matern32", 100, 4)
     b = columns(100, 3).to(DEVICE)
     rule = StoppingRule(0.01, max_epochs=1.3)
     here, there = (AlternatingProjections(32, on_device=w).solve(operator, b, rule=rule) for w in (False, True))

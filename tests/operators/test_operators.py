@@ -25,7 +25,6 @@ from warmgp.operators import (
     dense_bytes,
     has_triton,
     make_operator,
-    operator_class,
 )
 from warmgp.operators.distances import distances
 
@@ -192,6 +191,38 @@ def test_kernel_columns_have_no_noise(kind: str, name: str, dtype: torch.dtype, 
 @DTYPES
 @NAMES
 @KINDS
+def test_kernel_matmul_of_some_rows_and_columns(
+    kind: str, name: str, dtype: torch.dtype, shape: tuple[int, int]
+) -> None:
+    """Every kind of rows with every kind of columns; the diagonal has no noise, wherever it comes to lie."""
+    operator, n = operator_for(kind, name, dtype, shape), shape[0]
+    K = reference(*shape, name) - 0.3**2 * torch.eye(n, dtype=torch.float64)
+    for mine, rows in indices(n).items():
+        for its, some in indices(n).items():
+            block = K[rows][:, some]
+            V = columns(block.shape[1], 3, dtype)
+            before = V.clone()
+            assert_near(operator.kernel_matmul(rows, some, V), block @ V.double(), dtype, f"{mine}, {its}")
+            assert torch.equal(V, before)
+
+
+@KINDS
+def test_kernel_matmul_of_nothing_is_zero_and_a_wrong_number_of_rows_is_refused(kind: str) -> None:
+    operator = operator_for(kind, "matern32", torch.float64, (7, 4))
+    none, some = torch.tensor([], dtype=torch.int64), torch.tensor([3, 1])
+    for empty in (none, slice(2, 2)):
+        assert operator.kernel_matmul(empty, some, columns(2, 3, torch.float64)).shape == (0, 3)
+        assert torch.equal(
+            operator.kernel_matmul(some, empty, columns(0, 3, torch.float64)), torch.zeros(2, 3).double()
+        )
+    with pytest.raises(ValueError, match="a row for each of the 2 columns of K, got 7 rows"):
+        operator.kernel_matmul(slice(0, 7), some, columns(7, 3, torch.float64))
+
+
+@GRID
+@DTYPES
+@NAMES
+@KINDS
 def test_kernel_with_new_points(kind: str, name: str, dtype: torch.dtype, shape: tuple[int, int]) -> None:
     """Fewer and more new points than a tile is high; the first repeat training rows, where no noise may appear."""
     n, d = shape
@@ -348,6 +379,7 @@ def test_chunked_counts_what_it_evaluates() -> None:
     assert added(lambda: operator.columns_matmul(scattered, V[:5])) == 5 * n
     assert added(lambda: operator.block(slice(10, 40))) == 30**2
     assert added(lambda: operator.kernel_columns(scattered)) == 5 * n
+    assert added(lambda: operator.kernel_matmul(slice(10, 40), scattered, V[:5])) == 30 * 5
     assert added(lambda: operator.kernel_between(operator.x[:13])) == 13 * n
     assert added(lambda: operator.cross_matmul(operator.x[:13], V)) == 13 * n
     assert added(lambda: operator.quadratic_gradient(V, V, torch.ones(2))) == half
@@ -406,7 +438,7 @@ def test_dense_bytes() -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="operator must be one of 'dense', 'chunked', 'fused', 'stored', got 'sparse'"):
+    with pytest.raises(ValueError, match="operator must be one of 'dense', 'chunked', 'fused', 'auto', got 'sparse'"):
         make_operator("sparse", inputs(7, 4), get_kernel("rbf"), hyperparameters(4))
 
 
@@ -448,6 +480,7 @@ def test_no_tile_exceeds_its_bound(tile_entries: int) -> None:
         lambda: operator.rows_matmul(torch.arange(90), V),
         lambda: operator.columns_matmul(slice(0, 90), V[:90]),
         lambda: operator.cross_matmul(operator.x[:90], V),
+        lambda: operator.kernel_matmul(torch.arange(90), slice(0, 257), V),
         lambda: operator.quadratic_gradient(V, V, torch.ones(2)),
     ):
         LargestTile.largest = 0
@@ -532,6 +565,8 @@ def test_float32_diagonal_is_exact_for_every_kind_of_index(kind: str) -> None:
     assert torch.allclose(operator.matmul(eye).diagonal(), expected, rtol=2e-7, atol=0)
     assert torch.allclose(operator.columns_matmul(index, torch.eye(3))[index].diagonal(), expected, rtol=2e-7, atol=0)
     assert (operator.kernel_columns(index)[index].diagonal() == 1.0).all()
+    own = operator.kernel_matmul(index, slice(3, 60), torch.eye(57))[torch.arange(3), index - 3]
+    assert (own == 1.0).all() and (operator.kernel_matmul(index, index, torch.eye(3)).diagonal() == 1.0).all()
 
 
 def test_at_leaves_an_operator_alone_and_moved_to_takes_its_memory() -> None:
@@ -553,4 +588,4 @@ def test_a_triton_that_is_too_old_is_not_used(monkeypatch: pytest.MonkeyPatch) -
         assert has_triton() is enough
     monkeypatch.setattr(triton, "__version__", "3.2.0")
     with pytest.raises(ValueError, match=r"Triton 3\.5"):
-        operator_class("fused")
+        make_operator("fused", inputs(7, 4), get_kernel("rbf"), hyperparameters(4))

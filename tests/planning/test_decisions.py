@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from warmgp import (
-    RBF,
     AlternatingProjections,
     Cholesky,
     ConjugateGradients,
@@ -168,14 +167,12 @@ def test_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose(request(10_000, memory=1), CG, single) == ("chunked", "")
     assert choose(request(10_000, memory=2), CG, double) == ("chunked", "")
 
-    class Own(RBF):
-        name = "own"
-
-    monkeypatch.setattr(decisions, "has_triton", lambda: True)
+    monkeypatch.setattr(decisions, "why_not_fused", lambda *_: "")
     assert choose(request(10_000, device="cuda"), CG, single) == ("fused", "")
     assert choose(request(10_000, device="cuda"), CG, double) == ("dense", "")
-    assert choose(request(10_000, device="cuda", kernel=Own()), CG, single) == ("dense", "")
     assert choose(request(10_000, device="cpu"), CG, single) == ("dense", "")
+    monkeypatch.setattr(decisions, "why_not_fused", lambda *_: "the kernel has no fused form")
+    assert choose(request(10_000, device="cuda"), CG, single) == ("dense", "")
 
 
 def test_exact_variances() -> None:

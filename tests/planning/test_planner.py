@@ -11,7 +11,8 @@ import torch
 from warmgp import RBF, AlternatingProjections, ConjugateGradients, Matern32
 from warmgp.files.plan_json import plan_from_json, plan_to_json
 from warmgp.kernels import KERNELS
-from warmgp.planning import decisions, devices, planner, solver_choice
+from warmgp.operators import fusing
+from warmgp.planning import devices, planner, solver_choice
 from warmgp.planning.costs import (
     TYPICAL,
     Rates,
@@ -169,8 +170,9 @@ def test_durations_read_well(seconds: float, text: str) -> None:
 
 
 def test_a_gpu_in_float32_gets_the_fused_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton", reason="the kernels' fused forms are Triton's")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(decisions, "has_triton", lambda: True)
+    monkeypatch.setattr(fusing, "has_triton", lambda: True)
     settings = {"device": "cuda", "memory_budget": 2**36}
     plan = make_plan(20_000, dtype="float32", **settings)
     assert plan.operator == "fused"
@@ -181,10 +183,11 @@ def test_a_gpu_in_float32_gets_the_fused_operator(monkeypatch: pytest.MonkeyPatc
     assert make_plan(2_000, dtype="float32", **settings).operator == "chunked"  # exact training multiplies nothing
 
     class Other(Matern32):
-        name = "other"
+        def profile(self, r: torch.Tensor) -> torch.Tensor:
+            return super().profile(2.0 * r)
 
     assert make_plan(20_000, dtype="float32", kernel=Other(), **settings).operator == "dense"
-    monkeypatch.setattr(decisions, "has_triton", lambda: False)
+    monkeypatch.setattr(fusing, "has_triton", lambda: False)
     assert make_plan(20_000, dtype="float32", **settings).operator == "dense"
 
 

@@ -1,4 +1,4 @@
-"""The README's Python works as printed."""
+"""The README is short, its Python works as printed, and what it names is there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -15,10 +16,34 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 def test_snippet(snippet: str) -> None:
     names: dict[str, object] = {}
     exec(compile(snippet, "README.md", "exec"), names)
-    if "mean" in names:  # near the data the truth is sin(0.5)·cos(1); far away only the prior is left
-        mean, std = names["mean"], names["std"]
-        assert abs(mean[0] - 0.259) < 0.1 and std[0] < 0.15 < std[1]  # type: ignore[index]
+    mean, std = names["mean"], names["std"]  # near the data the truth is sin(0.5)·cos(1); far away is only the prior
+    assert abs(mean[0] - 0.259) < 0.1 and std[0] < 0.15 < std[1]  # type: ignore[index]
 
 
-def test_there_are_snippets() -> None:
-    assert len(SNIPPETS) >= 2
+def test_there_is_a_snippet_and_few_lines() -> None:
+    assert len(SNIPPETS) == 1
+    assert len(README.splitlines()) <= 110, "long passages belong in docs/performance.md or docs/choosing.md"
+
+
+def test_its_make_targets_are_in_the_makefile() -> None:
+    named = set(re.findall(r"^make (\S+)", README, re.MULTILINE))
+    assert {"demo", "test"} <= named
+    assert named <= set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_its_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", README):
+        if "://" not in target:
+            assert (ROOT / target).exists(), f"README.md links to {target}, which is missing"
+
+
+def test_its_figures_are_on_the_page_behind_them() -> None:
+    """Every command and every figure of the README's table stands on the performance page, too."""
+    page = " ".join((ROOT / "docs" / "performance.md").read_text().split())
+    table = README.split("\n| what | figure | command |\n")[1].split("\n\n")[0].splitlines()[1:]
+    assert len(table) == 3
+    for row in table:
+        figure, command = re.findall(r"[^|]+", row)[1:3]
+        for number in re.findall(r"\d[\d,.]*\d (?:s|minutes|hours|nats)\b", figure):
+            assert number in page, f"docs/performance.md does not have the README's figure {number}"
+        assert re.findall(r"`(python [^`]+)`", command)[0] in page, f"docs/performance.md should have {command}"

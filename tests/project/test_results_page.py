@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -68,10 +69,16 @@ def test_training_with_warm_starts_follows_exact_training(dataset: str, way: str
     assert max(abs(a / b - 1) for a, b in list(zip(own, truth, strict=True))[9::10]) <= bound
 
 
-def test_the_readme_has_the_tables_of_the_records() -> None:
+def test_the_pages_have_the_tables_and_counts_of_the_records() -> None:
     records = trainings(Store(ROOT / "experiments" / "store"))
-    found, readme = summaries(records), (ROOT / "README.md").read_text()
-    for table in (scores_in_short(records, found), work_in_short(found)):
-        assert table in readme, f"the README should have:\n{table}"
+    found, results = summaries(records), (ROOT / "docs" / "results.md").read_text()
+    scores = scores_in_short(records, found)
+    for table in (scores, work_in_short(found)):
+        assert table in results, f"docs/results.md should have:\n{table}"
     cut = sum(record["outcome"] == "cut" for record in records)
-    assert f"{len(records)} trainings" in readme and f"{cut} of them cut at a time limit" in readme
+    gaps = [cell for row in scores.splitlines()[2:] for cell in row.split("|")[4:]]  # after set, splits, exact training
+    furthest = max(float(gap) for cell in gaps for gap in re.findall(r"^ [+−-](\d\.\d+)", cell))
+    for name in ("README.md", "docs/performance.md"):
+        assert f"within {furthest:.3f} nats" in (ROOT / name).read_text(), f"{name}: exact training is {furthest} away"
+    page = " ".join((ROOT / "docs" / "performance.md").read_text().split())
+    assert f"{len(records)} trainings" in page and f"{cut} of them cut at a time limit" in page

@@ -78,7 +78,7 @@ EXACT = 2**53
 
 
 def integer_rest(X: Any) -> FloatArray | None:
-    """Returns what float64 cannot hold of large integers, X − float64(X), as an array of (n, d); None where it holds all.
+    """Returns what float64 cannot hold of large integers, X − float64(X), (n, d); None where it holds all.
 
     Nanoseconds since 1970 are about 2⁶⁰, and neighbouring float64 numbers there 256 ns apart.
     """

@@ -41,7 +41,7 @@ from warmgp.solvers import Solver
 from warmgp.training.accuracy import SAMPLES, accuracy
 from warmgp.training.bars import ProgressBar
 from warmgp.training.finish import last_solve
-from warmgp.training.loop import TrainingResult, train
+from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.problem import Problem
 from warmgp.training.state import Callback, TrainingOptions
 
@@ -271,7 +271,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
                     torch.as_tensor(standardised).to(plan.device),
                     torch.as_tensor(y_standardised).to(plan.device),
                 )
-            return Problem(operator, tensor(y_standardised), held, original)
+            promote = partial(problem, torch.float64, theta) if plan.promote and dtype != torch.float64 else None
+            return Problem(operator, tensor(y_standardised), held, original, promote)
 
         start = problem(plan.dtype, Hyperparameters.ones(d if self.ard else 1))
         if state is None:
@@ -286,17 +287,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             callbacks.insert(0, keeper)
         if self.verbose:
             callbacks.append(stack.enter_context(ProgressBar(plan.n_steps, done=state.step)))
-        result = train(
-            start.operator,
-            start.y,
-            options,
-            generator=generator,
-            state=state,
-            callbacks=callbacks,
-            validation=start.held_out,
-            promote=partial(problem, torch.float64, state.theta) if plan.promote else None,
-            original=start.original,
-        )
+        result = train_problem(start, options, generator=generator, state=state, callbacks=callbacks)
         return plan, scaler, result, start.y
 
     def _accept(self, plan: Plan, scaler: Standardizer, result: TrainingResult, y: torch.Tensor) -> None:

@@ -13,9 +13,9 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
 from warmgp.training.bars import InitialisationBar
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
-from warmgp.training.loop import initial_state
 from warmgp.training.problem import Problem
 from warmgp.training.state import TrainingOptions, TrainingState
+from warmgp.training.step import initial_state
 
 
 def begin(

@@ -21,6 +21,7 @@ from warmgp.schema import (
     expect,
     list_of,
     maybe,
+    nothing,
     number,
     of_class,
     one_of,
@@ -36,6 +37,9 @@ DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:[0-9]{1,3})?")
 UNLIMITED = {name: maybe(number(finite=False)) for name in ("max_epochs", "grow_after", "stall_epochs")}
 """Budgets, which may be infinite."""
 
+CODE = {"preconditioner": nothing}
+"""Options that hold code, which a file does not."""
+
 
 # -- what is allowed -------------------------------------------------------------------------------------------------
 def options(value: Any, name: str) -> None:
@@ -45,7 +49,8 @@ def options(value: Any, name: str) -> None:
     if cls is None:
         return
     own = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    of_class(cls, **{key: check for key, check in UNLIMITED.items() if key in own})(value["options"], f"{name}.options")
+    special = {key: check for key, check in {**UNLIMITED, **CODE}.items() if key in own}
+    of_class(cls, **special)(value["options"], f"{name}.options")
     try:
         cls(**value["options"])
     except ValueError as error:
@@ -112,6 +117,8 @@ def history(value: Any, name: str) -> None:
 # -- there and back --------------------------------------------------------------------------------------------------
 def options_to_json(thing: Solver | GradientEstimator) -> dict[str, Any]:
     """A solver's or an estimator's name and options."""
+    if isinstance(thing, Solver):
+        return {"name": thing.saved_name, "options": thing.options()}
     return {"name": thing.name, "options": dataclasses.asdict(thing)}  # type: ignore[call-overload]
 
 
@@ -144,7 +151,7 @@ def plan_from_json(
     saved, start = values["solver"], values.get("start_solver")
     if saved["name"] in SOLVERS:
         solver = SOLVERS[saved["name"]](**saved["options"])
-    elif solver is None or solver.name != saved["name"]:
+    elif solver is None or solver.saved_name != saved["name"]:
         raise SchemaError(f"was made with solver {saved['name']!r}, which is not part of warmgp: pass it as solver=")
     plan = Plan(
         **{

@@ -10,13 +10,16 @@ at every step. ``targets`` evaluates the draw at the operator's θ.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from warmgp.gradient.features import FeaturePrior
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import SolveResult
+from warmgp.schema import TensorRule
+from warmgp.solvers.result import SolveResult
 
 
 class GradientEstimator(ABC):
@@ -24,22 +27,50 @@ class GradientEstimator(ABC):
 
     name: str
     n_probes: int
+    needs_factor: ClassVar[bool] = False  # whether it works from a Cholesky factor of H, which a solve must leave
+    draw_rules: ClassVar[Mapping[str, TensorRule]] = {}  # the tensors of a draw in a checkpoint
 
     @abstractmethod
     def draw(self, operator: KernelOperator, generator: torch.Generator) -> Any:
-        """Everything random about the probes, independent of θ."""
+        """Draws everything random about the probes, independent of θ."""
 
     @abstractmethod
     def targets(self, operator: KernelOperator, y: Tensor, draw: Any) -> Tensor:
-        """b = [y, probes] at the operator's θ, (n, 1 + s)."""
+        """Returns b = [y, probes] at the operator's θ, (n, 1 + s)."""
 
     @abstractmethod
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
-        """∂L/∂θ from a solve of H v = targets, in the order of ``Hyperparameters.vector``, float64."""
+        """Returns ∂L/∂θ from a solve of H v = targets, in the order of ``Hyperparameters.vector``, float64."""
+
+    def log_marginal_likelihood(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> float | None:
+        """Returns L(θ) where the estimator knows it; None where it does not."""
+        return None
+
+    # -- its draw ----------------------------------------------------------------------------------------------------
+    def functions(self, draw: Any) -> FeaturePrior | None:
+        """Returns the prior functions behind the probes, whose solutions are then posterior samples; None where there
+        are none that can be evaluated anywhere."""
+        return getattr(draw, "functions", None)
+
+    def in_float64(self, draw: Any) -> Any:
+        """Returns the same draw in float64."""
+        if isinstance(draw, Tensor):
+            return draw.double()
+        return draw.in_float64() if hasattr(draw, "in_float64") else draw
+
+    def pack(self, draw: Any) -> dict[str, Tensor]:
+        """Returns a draw as the tensors that a checkpoint holds, by the names of ``draw_rules``."""
+        if draw is None:
+            return {}
+        raise ValueError(f"a checkpoint cannot hold probes of kind {type(draw).__name__}: fit without checkpoint")
+
+    def unpack(self, tensors: Mapping[str, Tensor]) -> Any:
+        """Returns the draw of a checkpoint, from tensors that fit ``draw_rules``; None where there are none."""
+        return None
 
 
 def quadratic_weights(n_probes: int) -> Tensor:
-    """½ for the mean system, −1/(2s) for each probe, (1 + s,)."""
+    """Returns ½ for the mean system, −1/(2s) for each probe, (1 + s,)."""
     weights = torch.full((1 + n_probes,), -0.5 / n_probes, dtype=torch.float64)
     weights[0] = 0.5
     return weights

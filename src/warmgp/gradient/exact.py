@@ -13,18 +13,17 @@ from torch import Tensor
 
 from warmgp.gradient.base import GradientEstimator
 from warmgp.operators.base import KernelOperator
-from warmgp.operators.chunked import ChunkedOperator
-from warmgp.solvers.base import SolveResult
-from warmgp.solvers.cholesky import CholeskyState
+from warmgp.solvers.result import SolveResult
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
 
 
 @dataclass(frozen=True)
 class Exact(GradientEstimator):
-    """No probes: the trace comes from the inverse. Needs the Cholesky solver, whose state is the factor."""
+    """Takes no probes: the trace comes from the inverse. Needs a solver that leaves a Cholesky factor of H."""
 
     name = "exact"
     n_probes = 0
+    needs_factor = True
 
     def draw(self, operator: KernelOperator, generator: torch.Generator) -> None:
         return None
@@ -33,36 +32,31 @@ class Exact(GradientEstimator):
         return y[:, None]
 
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
-        state = _factor_of(result)
-        v = solve_with_factor(state.factor, targets[:, :1].to(state.factor))[:, 0]
-        inverse = inverse_from_factor(state.factor)
+        factor = _factor_of(result)
+        v = solve_with_factor(factor, targets[:, :1].to(factor))[:, 0]
+        inverse = inverse_from_factor(factor)
         trace = 0.5 * float(v @ v - inverse.diagonal().sum())
 
         def weights(rows: slice, columns: slice) -> Tensor:
             return torch.outer(v[rows], v[columns]).sub_(inverse[rows, columns]).mul_(0.5)
 
-        double = ChunkedOperator(
-            operator.x.double(), operator.kernel, operator.theta, tile_entries=operator.tile_entries
-        )
-        gradient = double.gradient_from_weights(weights, trace)
-        operator.entries_evaluated += double.entries_evaluated
-        return gradient
+        return operator.in_float64().gradient_from_weights(weights, trace)
 
     def log_marginal_likelihood(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> float:
-        """L(θ) in float64."""
-        factor = _factor_of(result).factor
+        """Returns L(θ) in float64."""
+        factor = _factor_of(result)
         y = targets[:, 0].to(factor)
         return log_marginal_likelihood(y, solve_with_factor(factor, y[:, None])[:, 0], factor)
 
 
 def log_marginal_likelihood(y: Tensor, v: Tensor, factor: Tensor) -> float:
-    """L from y, v = H⁻¹y and the Cholesky factor of H."""
+    """Returns L from y, v = H⁻¹y and the Cholesky factor of H."""
     fit = float(y.double() @ v.double())
     log_det = 2.0 * float(torch.log(factor.diagonal()).sum())
     return -0.5 * (fit + log_det + y.numel() * math.log(2 * math.pi))
 
 
-def _factor_of(result: SolveResult) -> CholeskyState:
-    if not isinstance(result.state, CholeskyState):
+def _factor_of(result: SolveResult) -> Tensor:
+    if result.factor is None:
         raise ValueError('gradient="exact" needs solver="cholesky": no factor came with the solution')
-    return result.state
+    return result.factor

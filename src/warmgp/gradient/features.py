@@ -31,7 +31,6 @@ from warmgp.checks import check_features
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import KernelOperator, default_tile_entries, ranges
-from warmgp.operators.chunked import ChunkedOperator
 
 FASTEST = 2e4
 """Frequency over length scale above which phases are made in float64: float32 would round them by 0.01 and more."""
@@ -75,6 +74,10 @@ class FeaturePrior:
         weights = torch.randn(2, m, n_functions, dtype=torch.float64, generator=generator) * amplitudes[:, None]
         parts = (frequencies, weights[0], weights[1])
         return cls(*(part.to(device=device, dtype=dtype) for part in parts))
+
+    def in_float64(self) -> FeaturePrior:
+        """Returns the same functions in float64."""
+        return FeaturePrior(self.frequencies.double(), self.sin_weights.double(), self.cos_weights.double())
 
     @property
     def n_features(self) -> int:
@@ -157,8 +160,6 @@ class ExactPrior:
 
     def evaluate(self, operator: KernelOperator) -> Tensor:
         """f(x) at the operator's own points and θ, (n, s)."""
-        double = ChunkedOperator(operator.x.double(), operator.kernel, operator.theta)
-        K = double.kernel_columns(slice(0, operator.n))
-        operator.entries_evaluated += double.entries_evaluated
+        K = operator.in_float64().kernel_columns(slice(0, operator.n))
         K.diagonal().add_(1e-10 * operator.signal_variance)  # K alone may be singular (duplicated rows)
         return (torch.linalg.cholesky(K) @ self.normal.to(K)).to(operator.dtype)

@@ -6,6 +6,7 @@ solutions are posterior samples for free: (f|y)(·) = f(·) + k(·, x)(v_y − �
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -15,15 +16,26 @@ from warmgp.checks import check_count, check_features
 from warmgp.gradient.base import GradientEstimator, quadratic_weights
 from warmgp.gradient.features import ExactPrior, FeaturePrior
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import SolveResult
+from warmgp.schema import TensorRule
+from warmgp.solvers.result import SolveResult
 
 
 @dataclass(frozen=True)
 class PathwiseDraw:
-    """Prior functions and noise, both independent of θ until evaluated."""
+    """Holds prior functions and noise, both independent of θ until evaluated."""
 
     prior: FeaturePrior | ExactPrior
     noise: Tensor  # w, (n, s)
+
+    @property
+    def functions(self) -> FeaturePrior | None:
+        """The prior functions, where they can be evaluated anywhere."""
+        return self.prior if isinstance(self.prior, FeaturePrior) else None
+
+    def in_float64(self) -> PathwiseDraw:
+        """Returns the same draw in float64."""
+        prior = self.prior.in_float64() if isinstance(self.prior, FeaturePrior) else self.prior
+        return PathwiseDraw(prior, self.noise.double())
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,12 @@ class Pathwise(GradientEstimator):
     prior: str = "features"
 
     name = "pathwise"
+    draw_rules = {  # noqa: RUF012
+        "noise": TensorRule(("n", "s")),
+        "frequencies": TensorRule(("m", "d")),
+        "sin_weights": TensorRule(("m", "s")),
+        "cos_weights": TensorRule(("m", "s")),
+    }
 
     def __post_init__(self) -> None:
         check_count("n_probes", self.n_probes)
@@ -80,3 +98,14 @@ class Pathwise(GradientEstimator):
 
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
         return operator.quadratic_gradient(result.solution, result.solution, quadratic_weights(self.n_probes))
+
+    def pack(self, draw: PathwiseDraw | None) -> dict[str, Tensor]:
+        if draw is None or draw.functions is None:
+            return super().pack(None if draw is None else draw.prior)
+        return {"noise": draw.noise, **vars(draw.functions)}
+
+    def unpack(self, tensors: Mapping[str, Tensor]) -> PathwiseDraw | None:
+        if "noise" not in tensors:
+            return None
+        functions = FeaturePrior(*(tensors[name] for name in ("frequencies", "sin_weights", "cos_weights")))
+        return PathwiseDraw(functions, tensors["noise"])

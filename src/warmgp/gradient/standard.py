@@ -5,6 +5,7 @@ Its systems start at an expected squared distance E|u|²_H = tr(H⁻¹) from zer
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor
 from warmgp.checks import check_count
 from warmgp.gradient.base import GradientEstimator, quadratic_weights
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import SolveResult
+from warmgp.schema import TensorRule
+from warmgp.solvers.result import SolveResult
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,13 @@ class Standard(GradientEstimator):
     n_probes: int = 64
 
     name = "standard"
+    draw_rules = {"probes": TensorRule(("n", "s"))}  # noqa: RUF012
 
     def __post_init__(self) -> None:
         check_count("n_probes", self.n_probes)
 
     def draw(self, operator: KernelOperator, generator: torch.Generator) -> Tensor:
-        """z, (n, s)."""
+        """Draws z, (n, s)."""
         z = torch.randn(operator.n, self.n_probes, dtype=torch.float64, generator=generator)
         return z.to(device=operator.device, dtype=operator.dtype)
 
@@ -38,3 +41,9 @@ class Standard(GradientEstimator):
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
         right = torch.cat([result.solution[:, :1], targets[:, 1:]], 1)  # [v_y, z]
         return operator.quadratic_gradient(result.solution, right, quadratic_weights(self.n_probes))
+
+    def pack(self, draw: Tensor | None) -> dict[str, Tensor]:
+        return {} if draw is None else {"probes": draw}
+
+    def unpack(self, tensors: Mapping[str, Tensor]) -> Tensor | None:
+        return tensors.get("probes")

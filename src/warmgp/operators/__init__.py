@@ -1,70 +1,22 @@
-"""H = K(x, x) + σ²I, the only place that evaluates kernels."""
+"""H = K(x, x) + σ²I and its products: the only place that evaluates kernels.
+
+``base`` is the contract, with what every operator shares; ``dense`` and ``chunked`` are operators in plain torch, for
+any device; ``triton`` has the fused one, for CUDA. ``fusing`` says what can be fused, ``factory`` makes operators by
+name; ``distances``, ``indices``, ``scratch`` and ``tall`` are their tools. Nothing above this room knows whether H is
+stored or recomputed. It may import ``hyperparameters`` and ``kernels``.
+
+Add an operator as a file with a subclass of :class:`KernelOperator`, and one line in ``factory.OPERATORS``: the tests
+run over all of them.
+"""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
-import torch
-from torch import Tensor
-
-from warmgp.hyperparameters import Hyperparameters
-from warmgp.kernels import Kernel
-from warmgp.operators.base import Index, KernelOperator
+from warmgp.operators.base import KernelOperator
 from warmgp.operators.chunked import ChunkedOperator
-from warmgp.operators.dense import DenseOperator
-
-OPERATORS: dict[str, type[KernelOperator]] = {"dense": DenseOperator, "chunked": ChunkedOperator}
-"""The operators in plain torch, which run anywhere."""
-
-TRITON_OPERATORS = ("fused", "stored")
-
-
-def has_triton() -> bool:
-    """Whether Triton is here, and new enough: before 3.5 it refuses products of float64."""
-    if find_spec("triton") is None:
-        return False
-    import triton
-
-    return tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 5)
-
-
-def operator_class(kind: str) -> type[KernelOperator]:
-    """The operator of that name; those that need Triton are imported when first asked for."""
-    if kind in OPERATORS:
-        return OPERATORS[kind]
-    if kind not in TRITON_OPERATORS:
-        raise ValueError(
-            f"operator must be one of {', '.join(map(repr, (*OPERATORS, *TRITON_OPERATORS)))}, got {kind!r}"
-        )
-    if not has_triton():
-        raise ValueError(
-            f"operator={kind!r} needs Triton 3.5, which comes with torch 2.9 for CUDA: use 'dense' or 'chunked'"
-        )
-    from warmgp.operators.triton.fused import FusedOperator
-    from warmgp.operators.triton.stored import StoredOperator
-
-    return FusedOperator if kind == "fused" else StoredOperator
-
-
-def make_operator(kind: str, x: Tensor, kernel: Kernel, theta: Hyperparameters) -> KernelOperator:
-    """The operator of that kind."""
-    return operator_class(kind)(x, kernel, theta)
-
-
-def recomputing_operator(x: Tensor, kernel: Kernel, theta: Hyperparameters) -> KernelOperator:
-    """The operator that stores nothing: fused where that is possible, else chunked."""
-    if x.device.type == "cuda" and has_triton():
-        from warmgp.operators.triton.fused import FusedOperator, cannot_fuse
-
-        if not cannot_fuse(x, kernel):
-            return FusedOperator(x, kernel, theta)
-    return ChunkedOperator(x, kernel, theta)
-
-
-def dense_bytes(n: int, dtype: torch.dtype) -> int:
-    """Memory that a stored H takes."""
-    return n * n * dtype.itemsize
-
+from warmgp.operators.dense import DenseOperator, dense_bytes
+from warmgp.operators.factory import OPERATORS, TRITON_OPERATORS, make_operator
+from warmgp.operators.fusing import has_triton, why_not_fused
+from warmgp.operators.indices import Index
 
 __all__ = [
     "OPERATORS",
@@ -76,6 +28,5 @@ __all__ = [
     "dense_bytes",
     "has_triton",
     "make_operator",
-    "operator_class",
-    "recomputing_operator",
+    "why_not_fused",
 ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Literal, Self, overload
 
 import torch
 from torch import Tensor
@@ -21,20 +21,12 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.distances import distances
+from warmgp.operators.indices import Index, index_size, part_of, ranges, zero_own
 from warmgp.operators.scratch import Scratch
 
-Index = slice | Tensor
-"""Rows or columns: a slice with explicit bounds, or an int64 tensor."""
-
-
-def index_size(index: Index) -> int:
-    """How many rows an index selects."""
-    return index.stop - index.start if isinstance(index, slice) else int(index.numel())
-
-
-def ranges(n: int, size: int) -> Iterator[slice]:
-    """0…n cut into slices of at most ``size``."""
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+if TYPE_CHECKING:
+    from warmgp.operators.chunked import ChunkedOperator
+    from warmgp.operators.dense import DenseOperator
 
 
 def default_tile_entries(device: torch.device) -> int:
@@ -61,6 +53,13 @@ class Origin:
     def same(self, other: Origin) -> bool:
         """Whether both are the same H."""
         return self.same_data(other) and self.theta.equals(other.theta)
+
+
+@dataclass
+class Counter:
+    """Counts the kernel entries that were evaluated; an operator and its twins in float64 share one."""
+
+    entries: int = 0
 
 
 class KernelOperator(ABC):
@@ -90,7 +89,7 @@ class KernelOperator(ABC):
         self.kernel = kernel
         self.theta = theta
         self.tile_entries = tile_entries or default_tile_entries(x.device)
-        self.entries_evaluated = 0
+        self._counter = Counter()
         self.noise_variance = float(theta.noise_scale) ** 2
         self.signal_variance = float(theta.signal_scale) ** 2
         self._lengths = theta.length_scales.to(device=x.device, dtype=x.dtype)
@@ -120,15 +119,57 @@ class KernelOperator(ABC):
     def origin(self) -> Origin:
         return Origin(self.x, self.kernel, self.theta)
 
+    @property
+    def entries_evaluated(self) -> int:
+        """Kernel entries computed so far, by this operator and its twins in float64."""
+        return self._counter.entries
+
+    @entries_evaluated.setter
+    def entries_evaluated(self, entries: int) -> None:
+        self._counter.entries = entries
+
     def at(self, theta: Hyperparameters) -> Self:
-        """The operator of the same kind and data at another θ; its count of evaluated entries goes on."""
+        """Returns the operator of the same kind and data at another θ; its count of evaluated entries goes on."""
         other = type(self)(self.x, self.kernel, theta, tile_entries=self.tile_entries)
         other.entries_evaluated += self.entries_evaluated
         return other
 
     def moved_to(self, theta: Hyperparameters) -> Self:
-        """As :meth:`at`, for a caller that is done with this operator: its memory may be used for the new one."""
+        """Does as :meth:`at`, for a caller that is done with this operator: its memory may be used for the new one."""
         return self.at(theta)
+
+    @overload
+    def in_float64(self, kind: Literal["chunked"] = "chunked", *, x: Tensor | None = None) -> ChunkedOperator: ...
+    @overload
+    def in_float64(self, kind: Literal["dense"], *, x: Tensor | None = None) -> DenseOperator: ...
+    @overload
+    def in_float64(self, kind: str, *, x: Tensor | None = None) -> KernelOperator: ...
+    def in_float64(self, kind: str = "chunked", *, x: Tensor | None = None) -> KernelOperator:
+        """Returns the twin of this operator in float64, of any kind: what it evaluates is counted here.
+
+        Parameters
+        ----------
+        kind : str
+            As in :func:`warmgp.operators.make_operator`.
+        x : Tensor, (n, d), optional
+            The inputs in float64 as they were before they were rounded; by default those of this operator.
+        """
+        from warmgp.operators.factory import make_operator
+
+        if x is not None and x.dtype != torch.float64:
+            raise ValueError(f"x must be float64, got {x.dtype}: leave it out for the operator's own inputs")
+        double = self.x.double() if x is None else x
+        twin = make_operator(kind, double, self.kernel, self.theta, tile_entries=self.tile_entries)
+        twin._counter = self._counter
+        return twin
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """Returns H whole in that dtype, as a matrix of its own, (n, n): for a factor."""
+        from warmgp.operators.factory import make_operator
+
+        whole = make_operator("dense", self.x.to(dtype), self.kernel, self.theta, tile_entries=self.tile_entries)
+        whole._counter = self._counter
+        return whole.take()
 
     # -- the contract ----------------------------------------------------------------------------------------------
     @abstractmethod
@@ -162,6 +203,15 @@ class KernelOperator(ABC):
         """K[:, index] without the noise, (n, b): for pivoting."""
         return self._kernel(slice(0, self.n), index)
 
+    def kernel_matmul(self, rows: Index, columns: Index, V: Tensor) -> Tensor:
+        """Returns K[rows, columns] V without the noise, (p, c), for V of (q, c), in tiles."""
+        p, q = index_size(rows), index_size(columns)
+        check_rows(V, q)
+        out = V.new_zeros(p, V.shape[1])
+        for mine, its in self._tiles(p, q):
+            out[mine].addmm_(self._kernel_tile(part_of(rows, mine), part_of(columns, its)), V[its])
+        return out
+
     def group_kernels(self, groups: Tensor) -> Tensor:
         """K among the points of each row of ``groups`` (p, m), without the noise, (p, m, m) in float64."""
         lengths = self.theta.length_scales.to(self.device)
@@ -180,7 +230,7 @@ class KernelOperator(ABC):
         """K(x_new, x) V, (m, c), in tiles."""
         z_new = self._scaled(x_new)
         out = V.new_zeros(x_new.shape[0], V.shape[1])
-        for rows, columns in self._tiles(x_new.shape[0]):
+        for rows, columns in self._tiles(x_new.shape[0], self.n):
             tile, work = (self._scratch.tile(name, index_size(rows), index_size(columns)) for name in ("out", "work"))
             r = distances(z_new[rows], self._z[columns], exact=self._exact, out=tile, work=work)
             self.entries_evaluated += r.numel()
@@ -256,12 +306,12 @@ class KernelOperator(ABC):
         """z = (x − centre)/ℓ: centring changes no distance and keeps digits in them."""
         return (x - self._centre) / self._lengths
 
-    def _tiles(self, m: int) -> Iterator[tuple[slice, slice]]:
-        """The m × n rectangle in tiles of at most ``tile_entries``, as square as they come."""
+    def _tiles(self, m: int, n: int) -> Iterator[tuple[slice, slice]]:
+        """Cuts an m × n rectangle into tiles of at most ``tile_entries``, as square as they come."""
         side = max(1, int(self.tile_entries**0.5))
         height = max(1, min(m, side))
-        width = min(self.n, max(1, self.tile_entries // height))
-        return ((rows, columns) for rows in ranges(m, height) for columns in ranges(self.n, width))
+        width = max(1, min(n, self.tile_entries // height))
+        return ((rows, columns) for rows in ranges(m, height) for columns in ranges(n, width))
 
     def _upper_tiles(self) -> Iterator[tuple[slice, slice]]:
         """The square tiles on and above the diagonal: all of a symmetric matrix for half the evaluations."""
@@ -276,7 +326,7 @@ class KernelOperator(ABC):
         """K[rows, columns], a matrix of its own."""
         self.entries_evaluated += index_size(rows) * index_size(columns)
         r = distances(self._z[rows], self._z[columns], exact=self._exact)
-        _zero_own(r, rows, columns)
+        zero_own(r, rows, columns)
         return self.kernel.profile(r).mul_(self.signal_variance)
 
     def _kernel_tile(self, rows: Index, columns: Index) -> Tensor:
@@ -291,7 +341,7 @@ class KernelOperator(ABC):
         self.entries_evaluated += height * width
         out, work = self._scratch.tile("out", height, width), self._scratch.tile("work", height, width)
         r = distances(self._z[rows], self._z[columns], exact=self._exact, out=out, work=work)
-        _zero_own(r, rows, columns)
+        zero_own(r, rows, columns)
         return self.kernel.evaluate(r, work)
 
     @property
@@ -306,19 +356,7 @@ class KernelOperator(ABC):
         return self._exact_differences or rounding > 0.1 * self.noise_variance / self.signal_variance
 
 
-def _zero_own(r: Tensor, rows: Index, columns: Index) -> None:
-    """A point is at distance 0 from itself, exactly: set that in place, whatever kind the indices are."""
-    if isinstance(rows, slice) and isinstance(columns, slice):
-        low, high = max(rows.start, columns.start), min(rows.stop, columns.stop)
-        if low < high:
-            r[low - rows.start : high - rows.start, low - columns.start : high - columns.start].fill_diagonal_(0.0)
-    elif isinstance(rows, slice):
-        _zero_own(r.T, columns, rows)
-    elif isinstance(columns, slice):
-        position = rows - columns.start
-        inside = (position >= 0) & (position < columns.stop - columns.start)
-        position = position.clamp(0, columns.stop - columns.start - 1)
-        own = torch.arange(rows.numel(), device=r.device), position
-        r[own] = torch.where(inside, torch.zeros_like(r[own]), r[own])
-    else:
-        r.masked_fill_(rows[:, None] == columns, 0.0)
+def check_rows(V: Tensor, count: int) -> None:
+    """Raises unless V has as many rows as there are columns to multiply them with."""
+    if V.shape[0] != count:
+        raise ValueError(f"V must have a row for each of the {count} columns of K, got {V.shape[0]} rows")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import Index, KernelOperator, index_size, ranges
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import Index, index_size, ranges
 
 
 class ChunkedOperator(KernelOperator):

@@ -9,8 +9,14 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.base import Index, KernelOperator
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import Index
 from warmgp.operators.tall import tall_product
+
+
+def dense_bytes(n: int, dtype: torch.dtype) -> int:
+    """Returns the bytes that a stored H takes."""
+    return n * n * dtype.itemsize
 
 
 class DenseOperator(KernelOperator):
@@ -46,6 +52,9 @@ class DenseOperator(KernelOperator):
         """Hand H over to the caller, who may overwrite it; the operator forgets it."""
         H, self._H = self.H, None
         return H
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        return self.H.clone() if dtype == self.dtype else super().dense(dtype)
 
     def matmul(self, V: Tensor) -> Tensor:
         return tall_product(self.H, V)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import ranges
+from warmgp.operators.indices import ranges
 
 SLAB = 1024
 

@@ -17,8 +17,7 @@ import torch
 from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.chunked import ChunkedOperator
-from warmgp.operators.dense import DenseOperator
+from warmgp.operators import make_operator
 from warmgp.planning.pace import Pace
 from warmgp.planning.request import Request
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
@@ -108,15 +107,15 @@ def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
     x = torch.randn(SIZE, d, generator=generator)
     V = torch.randn(SIZE, columns, generator=generator)
     theta = Hyperparameters.from_vector(torch.tensor([0.5, 1.0, *[float(d) ** 0.5] * d], dtype=torch.float64))
-    dense, chunked = DenseOperator(x, kernel, theta), ChunkedOperator(x, kernel, theta)
-    double = ChunkedOperator(x.double(), kernel, theta)
-    H, H64 = dense.H, DenseOperator(x.double(), kernel, theta).H
+    dense, chunked = make_operator("dense", x, kernel, theta), make_operator("chunked", x, kernel, theta)
+    double = dense.in_float64()
+    H, H64 = dense.H, dense.in_float64("dense").H
     L, L64 = torch.linalg.cholesky(H), torch.linalg.cholesky(H64)
     inverse = inverse_from_factor(L64)
     prior = FeaturePrior.draw(kernel, d, 1000, columns, generator=generator, dtype=torch.float32)
     square, cube = SIZE**2, SIZE**3
     weights = torch.ones(columns)
-    used = DenseOperator(x, kernel, theta)
+    used = make_operator("dense", x, kernel, theta)
     product = _seconds(lambda: dense.matmul(V)) / square
     pace = product / TYPICAL.product  # for what would take long to measure
 
@@ -134,7 +133,7 @@ def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
         factor=_seconds(lambda: torch.linalg.cholesky_ex(H)) / cube,
         exact=_seconds(lambda: inverse_from_factor(torch.linalg.cholesky_ex(H64)[0])) / cube,
         exact_pass=(
-            _seconds(lambda: DenseOperator(double.x, kernel, theta).H)
+            _seconds(lambda: dense.in_float64("dense").H)
             + _seconds(lambda: double.gradient_from_weights(lambda a, b: inverse[a, b], 1.0))
         )
         / square,

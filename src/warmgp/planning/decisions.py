@@ -11,8 +11,7 @@ import torch
 
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
-from warmgp.kernels import KERNELS, Matern12
-from warmgp.operators import has_triton
+from warmgp.operators import why_not_fused
 from warmgp.planning.memory import H_fits
 from warmgp.planning.request import Request, is_auto, resolve_dtype
 from warmgp.planning.solver_choice import LARGE, conjugate_gradients, max_epochs
@@ -24,12 +23,8 @@ SAMPLE_FROM = 6_000
 SAMPLE_SHARE, LEAST_SAMPLE, LARGEST_SAMPLE = 5, 2_000, 10_000
 """One point in so many is in the sample, within these bounds."""
 
-FEATURE_SHARE, LEAST_FEATURES, MOST_FEATURES = 4, 2_000, 16_000
-"""One random feature for so many points, within these bounds: m features cost about m/n of an epoch."""
-
-ROUGH_FEATURES = 8_000
-"""At least so many random features for Matérn-1/2 with one input: what data leave open is spread over five powers of
-ten of frequencies there, and 2,000 features know its std to 7% only, 8,000 to 3%."""
+FEATURE_SHARE, MOST_FEATURES = 4, 16_000
+"""One random feature for so many points, and the most of them: m features cost about m/n of an epoch."""
 
 EXACT_POSTERIOR_UP_TO = 2_500
 """Up to here variances from a factor of H, n² operations a new point, are cheap enough to have them without the error
@@ -40,12 +35,11 @@ NEIGHBOURHOOD, NEIGHBOURHOOD_ON_GPU = 1_000, 10_000
 
 
 def choose_features(request: Request) -> tuple[int, str]:
-    """Decides the number of random features: a quarter as many as points, more for a rough kernel of one input."""
+    """Decides the number of random features: a quarter as many as points, and at least as many as the kernel needs."""
     given = request.n_features
     if not isinstance(given, str):
         return int(given), ""
-    rough = isinstance(request.kernel, Matern12) and request.d == 1
-    least = ROUGH_FEATURES if rough else LEAST_FEATURES
+    least = request.kernel.least_features(request.d)
     return min(MOST_FEATURES, max(least, 2 * (request.n // (2 * FEATURE_SHARE)))), ""
 
 
@@ -150,8 +144,8 @@ def choose_operator(request: Request, solver: Solver, dtype: torch.dtype) -> tup
     """
     if solver.name == "cholesky":
         return "chunked", ""
-    fusable = request.device.type == "cuda" and dtype == torch.float32 and request.kernel in KERNELS.values()
-    if fusable and has_triton():
+    on_gpu = request.device.type == "cuda" and dtype == torch.float32
+    if on_gpu and not why_not_fused(request.kernel, request.device, dtype, request.n, request.d):
         return "fused", ""
     return ("dense" if H_fits(request.n, dtype, request.memory_budget) else "chunked"), ""
 

@@ -24,7 +24,8 @@ class Plan:
     device, dtype : torch.device, torch.dtype
         Where training runs, and in which precision it starts.
     operator : str
-        How H is multiplied with: "dense" (stored), "chunked" (recomputed in tiles), "fused" or "stored" (on a GPU).
+        How H is multiplied with: "dense" (stored), "chunked" (recomputed in tiles) or "fused" (on a GPU, recomputed
+        inside the products).
     solver, gradient, rule : Solver, GradientEstimator, StoppingRule
         What every step solves with, what it estimates the gradient by, and when a solve may stop.
     n_steps, learning_rate : int, float

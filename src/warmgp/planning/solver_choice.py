@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import torch
 
-from warmgp.kernels import RBF
 from warmgp.planning.costs import Rates, exact_seconds, factor_cg_seconds
 from warmgp.planning.memory import H_fits, exact_fits, preconditioner_bytes, vector_bytes
 from warmgp.planning.pace import Pace
@@ -123,8 +122,8 @@ def conjugate_gradients(request: Request, n: int) -> ConjugateGradients:
     """
     on_gpu, budget = request.device.type == "cuda", request.memory_budget
     whole = n < LARGE and H_fits(n, torch.float64, budget)  # should all have to be float64
-    smooth = isinstance(request.kernel, RBF)
-    if request.d <= MAP_INPUTS and not (whole and (on_gpu or n < NEAR_FROM or smooth)):
+    suffice = request.kernel.near_neighbours_suffice
+    if request.d <= MAP_INPUTS and not (whole and (on_gpu or n < NEAR_FROM or not suffice)):
         left = budget - vector_bytes(n, request.d, request.n_probes, torch.float32)
         for rank in (RANK_BESIDE, 0):
             near = ConjugateGradients(rank, pivot_every=20, neighbours=NEAR)

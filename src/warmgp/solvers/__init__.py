@@ -1,11 +1,17 @@
-"""Solvers of H v = b for all systems at once, from any start, to a tolerance, within a budget of epochs."""
+"""The solvers' room: H v = b for all systems at once, from any start, to a tolerance, within a budget of epochs.
+
+``base`` holds the contract, ``progress`` the books that every solver keeps, and ``preconditioners/`` what conjugate
+gradients precondition with. It may import the rooms up to operators, and evaluates no kernel itself. Add a solver as
+one file with a frozen dataclass, and a line in ``SOLVERS``.
+"""
 
 from __future__ import annotations
 
 from warmgp.solvers.ap import AlternatingProjections
-from warmgp.solvers.base import Solver, SolveResult, StoppingRule
+from warmgp.solvers.base import Solver
 from warmgp.solvers.cg import ConjugateGradients
 from warmgp.solvers.cholesky import Cholesky
+from warmgp.solvers.result import SolveResult, StoppingRule
 from warmgp.solvers.sgd import StochasticGradientDescent
 
 SOLVERS: dict[str, type[Solver]] = {

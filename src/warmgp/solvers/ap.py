@@ -9,95 +9,22 @@ run.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from warmgp.checks import check_count, is_number
-from warmgp.operators.base import KernelOperator, Origin, ranges
-from warmgp.operators.chunked import ChunkedOperator
-from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule, factor_or_raise
+from warmgp.operators.base import KernelOperator, ranges
+from warmgp.schema import record, whole
+from warmgp.solvers.base import Packed, Solver
+from warmgp.solvers.blocks import BlockFactors
 from warmgp.solvers.graphs import Recorded
+from warmgp.solvers.progress import Progress, Stall
+from warmgp.solvers.result import SolveResult, StoppingRule
 from warmgp.solvers.triangular import solve_with_factor
-from warmgp.solvers.triton.packed import pack, packed_size, unpack
-
-SPOILT = 0.25
-"""Relative error of a step above which its block is solved in float64. Divergence was seen at 1."""
-
-
-@dataclass
-class BlockFactors:
-    """Cholesky factors of the diagonal blocks of one H, made when first used; their inverses all at once on demand.
-
-    They are made in float64 and kept in ``dtype``: see :meth:`of`.
-    """
-
-    origin: Origin
-    block_size: int
-    dtype: torch.dtype
-    factors: dict[int, Tensor] = field(default_factory=dict)
-    inverses: Tensor | None = None  # (blocks, packed size): see :mod:`warmgp.solvers.triton.packed`
-
-    @classmethod
-    def of(cls, operator: KernelOperator, block_size: int) -> BlockFactors:
-        """None of them yet. In float64 where float32 would spoil the steps, and an iteration could diverge.
-
-        A step is wrong by about ε times the condition number of its block, which is at most b s²/σ².
-        """
-        wrong = torch.finfo(operator.dtype).eps * block_size * operator.signal_variance / operator.noise_variance
-        return cls(operator.origin, block_size, torch.float64 if wrong > SPOILT else operator.dtype)
-
-    def get(self, operator: KernelOperator, index: int, rows: slice) -> Tensor:
-        """The factor of H[rows, rows]."""
-        if index not in self.factors:
-            factor = factor_or_raise(_block(operator, rows), _name(rows))
-            self.factors[index] = factor.to(self.dtype)
-        return self.factors[index]
-
-    def inverse(self, index: Tensor) -> Tensor:
-        """The inverse of the block whose number is in ``index`` (1,), on the device; after :meth:`all_inverses`."""
-        assert self.inverses is not None
-        return unpack(self.inverses.index_select(0, index)[0], self.block_size)
-
-    def all_inverses(self, operator: KernelOperator) -> None:
-        """Invert every block, once. A short last block is filled up with the identity.
-
-        Of each half is kept: together they weigh n·b/2, and n·16 more for whole tiles.
-        """
-        if self.inverses is None:
-            b = self.block_size
-            blocks = list(ranges(operator.n, b))
-            self.inverses = torch.empty(len(blocks), packed_size(b), dtype=self.dtype, device=operator.device)
-            for some in ranges(len(blocks), max(1, 2**24 // max(b**2, packed_size(b)))):  # 128 MiB of float64 at a time
-                self.inverses[some] = pack(self._inverted(operator, blocks[some]).to(self.dtype))
-
-    def _inverted(self, operator: KernelOperator, blocks: list[slice]) -> Tensor:
-        """Inverses of those blocks in float64, (blocks, b, b)."""
-        b = self.block_size
-        batch = torch.eye(b, dtype=torch.float64, device=operator.device).repeat(len(blocks), 1, 1)
-        for H, rows in zip(batch, blocks, strict=True):
-            size = rows.stop - rows.start
-            H[:size, :size] = _block(operator, rows)
-        factor, info = torch.linalg.cholesky_ex(batch)
-        if bool(info.any()):  # say which
-            worst = int(info.argmax())
-            factor_or_raise(batch[worst], _name(blocks[worst]))
-        del batch
-        return torch.cholesky_inverse(factor)
-
-
-def _block(operator: KernelOperator, rows: slice) -> Tensor:
-    """H[rows, rows] in float64: a float32 block may not be positive definite."""
-    if operator.dtype == torch.float64:
-        return operator.block(rows)
-    double = ChunkedOperator(operator.x[rows].double(), operator.kernel, operator.theta)
-    operator.entries_evaluated += double.n**2
-    return double.block(slice(0, double.n))
-
-
-def _name(rows: slice) -> str:
-    return f"the block of rows {rows.start} to {rows.stop} of H"
 
 
 @dataclass(frozen=True)
@@ -172,6 +99,23 @@ class AlternatingProjections(Solver):
                 return progress.result(factors)
             factors = BlockFactors.of(operator, larger)
 
+    # -- its state ---------------------------------------------------------------------------------------------------
+    def carry(self, state: BlockFactors | int | None) -> int | None:
+        """Returns the block size alone: the factors are of one H, and weigh n·b numbers."""
+        return state.block_size if isinstance(state, BlockFactors) else state
+
+    def in_float64(self, state: int | None) -> int | None:
+        return state
+
+    def pack(self, state: int | None) -> Packed:
+        return {}, {} if state is None else {"block_size": state}
+
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> int | None:
+        super().unpack(tensors, {}, n)
+        record({}, {"block_size": whole(1)})(content, "")
+        return content.get("block_size")
+
+    # -- iterations --------------------------------------------------------------------------------------------------
     def _factors(self, operator: KernelOperator, state: BlockFactors | int | None) -> BlockFactors:
         """The factors to begin with: those of the state, or none yet."""
         last = state.block_size if isinstance(state, BlockFactors) else state
@@ -193,10 +137,9 @@ class AlternatingProjections(Solver):
             if progress.exploded(norms) or stall.update(max(norms), progress.iteration_epochs):
                 progress.give_up("stagnated")
                 return
-            carried = not progress.checked
             if progress.finished(norms, cost):
                 return
-            if carried and progress.checked:  # r was just replaced by the true residual: survey that one
+            if progress.renewed():  # survey the true residual
                 continue
             if progress.iteration_epochs >= until:
                 return
@@ -216,8 +159,7 @@ class AlternatingProjections(Solver):
         stall = Stall(self.stall_epochs)
         padded = progress.r.new_zeros(2, blocks * b, progress.r.shape[1])
         r, v = padded[0], padded[1]  # whole blocks; zero beyond n
-        r[:n], v[:n] = progress.r, progress.v
-        progress.r, progress.v = r[:n], v[:n]
+        progress.live_in(v[:n], r[:n])
         squares = torch.linalg.vector_norm(r, dim=1).square_()  # by row, (blocks · b,)
         sizes = torch.full((blocks,), b, device=r.device)
         sizes[-1] = n - (blocks - 1) * b
@@ -225,8 +167,8 @@ class AlternatingProjections(Solver):
 
         def fused_iteration() -> None:
             assert state.inverses is not None
-            triton_steps.pick_block(squares.view(blocks, b).sum(1), worst, first, rows_done, b, n)
-            step = triton_steps.project_block(state.inverses, worst, r, v, b)
+            steps.pick_block(squares.view(blocks, b).sum(1), worst, first, rows_done, b, n)
+            step = steps.project_block(state.inverses, worst, r, v, b)
             operator.subtract_columns(r[:n], first, step, squares[:n])
 
         def iteration() -> None:
@@ -240,9 +182,9 @@ class AlternatingProjections(Solver):
 
         fused = operator.uses_triton
         if fused:
-            from warmgp.solvers.triton import steps as triton_steps
+            from warmgp.solvers.triton import steps
 
-            fused = blocks <= triton_steps.MOST_BLOCKS and b < 2**15  # of which half has 32-bit addresses
+            fused = blocks <= steps.MOST_BLOCKS and b < 2**15  # of which half has 32-bit addresses
         run = Recorded(fused_iteration if fused else iteration, operator)
         while True:
             norms = progress.norms()
@@ -251,9 +193,7 @@ class AlternatingProjections(Solver):
                 return
             if progress.finished(norms, cost):
                 return
-            if progress.r.data_ptr() != r.data_ptr():  # replaced by the true residual
-                r[:n] = progress.r
-                progress.r = r[:n]
+            if progress.renewed():
                 squares.copy_(torch.linalg.vector_norm(r, dim=1).square_())
             if progress.iteration_epochs >= until:
                 return

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from warmgp.checks import check_count
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule
+from warmgp.schema import expect, whole
+from warmgp.solvers.base import Packed, Solver
 from warmgp.solvers.graphs import Recorded
-from warmgp.solvers.preconditioners.neighbour_factor import NeighbourFactor, NeighbourRecipe
-from warmgp.solvers.preconditioners.pivoted import PivotedCholesky, Pivots
-from warmgp.solvers.preconditioners.stale import Recipe, StaleFactor
+from warmgp.solvers.preconditioners import (
+    LowRank,
+    NearNeighbours,
+    Preconditioner,
+    Preconditioning,
+    Recipe,
+    StaleFactor,
+    Unpreconditioned,
+    WholeFactor,
+)
+from warmgp.solvers.progress import Progress, Stall
+from warmgp.solvers.result import SolveResult, StoppingRule
 
 CHECK_EVERY = 8
 """Iterations between two looks at the residual on a GPU."""
@@ -26,23 +37,20 @@ REFINED_WITHIN = 50.0
 FREE = 3
 """Iterations of a solve that no new factor would save."""
 
-Preconditioner = PivotedCholesky | StaleFactor | NeighbourFactor
-
 
 @dataclass(frozen=True)
 class CGState:
-    """What the next solve may reuse.
+    """Holds what the next solve may reuse.
 
     Attributes
     ----------
-    preconditioner
-        P⁻¹ of this θ or, with a whole factor, of an earlier one; or what it is rebuilt from after a resume: the pivots,
-        or a recipe.
+    preconditioner : Preconditioner, Recipe or None
+        P⁻¹ of this θ or, with a whole factor, of an earlier one; after a resume, what it goes on from.
     spent : int
         Iterations beyond ``FREE`` a solve since the last whole factor.
     """
 
-    preconditioner: Preconditioner | Pivots | Recipe | NeighbourRecipe | None = None
+    preconditioner: Preconditioner | Recipe | None = None
     spent: int = 0
 
 
@@ -58,8 +66,8 @@ class ConjugateGradients(Solver):
     renting skis until the rent has reached their price, that costs at most about twice the best choice in hindsight.
 
     With ``neighbours`` the preconditioner also knows how each point depends on that many near ones, which the low rank
-    leaves out (:mod:`warmgp.solvers.preconditioners.neighbour_factor`). For Matérn kernels with little noise that spares
-    most iterations, at any number of points; it spares fewer for RBF, and hardly any where noise rules.
+    leaves out (:mod:`warmgp.solvers.preconditioners.neighbour_factor`). For Matérn kernels with little noise that
+    spares most iterations, at any number of points; it spares fewer for RBF, and hardly any where noise rules.
 
     Parameters
     ----------
@@ -75,6 +83,8 @@ class ConjugateGradients(Solver):
         falls, so this is generous.
     neighbours : int
         Near points a point is conditioned on; 0 for none, as in the paper.
+    preconditioner : Preconditioning or None
+        One of your own, in the place of low rank and neighbours.
     """
 
     preconditioner_rank: int = 100
@@ -82,6 +92,7 @@ class ConjugateGradients(Solver):
     factor_after: int | None = None
     stall_epochs: float = 1000.0
     neighbours: int = 0
+    preconditioner: Preconditioning | None = None
 
     name = "cg"
 
@@ -91,6 +102,16 @@ class ConjugateGradients(Solver):
         check_count("neighbours", self.neighbours, least=0)
         if self.factor_after is not None:
             check_count("factor_after", self.factor_after)
+        if self.preconditioner is not None and not isinstance(self.preconditioner, Preconditioning):
+            raise ValueError(f"preconditioner must be a Preconditioning or None, got {self.preconditioner!r}")
+
+    @property
+    def preconditioning(self) -> Preconditioning:
+        """How P is made before there is a whole factor."""
+        if self.preconditioner is not None:
+            return self.preconditioner
+        low = LowRank(self.preconditioner_rank, self.pivot_every) if self.preconditioner_rank else None
+        return NearNeighbours(self.neighbours, low) if self.neighbours else low or Unpreconditioned()
 
     def refines_within(self, n: int) -> float:
         return REFINED_WITHIN if self.factor_after is not None or self.neighbours else 0.0
@@ -109,113 +130,159 @@ class ConjugateGradients(Solver):
         norms = progress.norms()
         if progress.finished(norms, 1.0):
             return progress.result(state)
-        progress.exploded(norms)  # remembers the start
-        preconditioner = self._preconditioner(operator, state)
-        near = isinstance(preconditioner, NeighbourFactor)
-        spent = state.spent if state else 0
-        since = 0  # iterations of this solve before its own factor
+        progress.exploded(norms)  # keeps the start
+        iteration = _Iteration(progress, self._first_preconditioner(operator, state))
+        recorded = Recorded(iteration.step, operator)
+        rent = _Rent(self.factor_after, state.spent if state else 0)
         stall = Stall(self.stall_epochs)
-        v, r = progress.v, progress.r
-        d = torch.empty_like(r)
-        gamma = torch.empty_like(r[0])  # rᵀP⁻¹r, (1 + s,)
-        indefinite = torch.zeros_like(gamma, dtype=torch.bool)
-
-        def begin() -> None:
-            """A new sequence of directions from the present residual."""
-            p = self._precondition(preconditioner, r)
-            d.copy_(p)
-            gamma.copy_((r * p).sum(0))
-
-        def iteration() -> None:
-            Hd = operator.matmul(d)
-            curvature = (d * Hd).sum(0)
-            indefinite.logical_or_(curvature < 0)  # rounding has made H indefinite: no step along d can be trusted
-            alpha = _ratio(gamma, curvature)
-            v.addcmul_(alpha, d)
-            r.addcmul_(alpha, Hd, value=-1.0)
-            p = self._precondition(preconditioner, r)
-            gamma_new = (r * p).sum(0)
-            torch.addcmul(p, _ratio(gamma_new, gamma), d, out=d)
-            gamma.copy_(gamma_new)
-
-        run: Callable[[], None] = iteration  # a good preconditioner leaves too few iterations to be worth recording
-        if not isinstance(preconditioner, StaleFactor | NeighbourFactor):
-            run = Recorded(iteration, operator)
-        may_factor = self.factor_after is not None
+        anew = True  # whether the next directions begin at the present residual
         while True:
-            if may_factor and spent + max(0, progress.iterations - since - FREE) >= (self.factor_after or 0):
-                if isinstance(preconditioner, StaleFactor):
-                    factor = preconditioner.successor(operator)
-                else:
-                    factor = StaleFactor.build(operator)
-                may_factor = factor is not None
-                if factor is not None:
-                    preconditioner, spent, since, run, near = factor, 0, progress.iterations, iteration, False
-                    begin()
-            if progress.checked:  # the start, or a residual just replaced by the true one
-                r.copy_(progress.r)
-                progress.r = r
-                begin()
-            count = progress.affordable(1.0, self._at_once(operator, preconditioner))
+            if rent.due(progress.iterations):
+                factor = _next_factor(iteration.preconditioner, operator)
+                anew = rent.paid(factor, iteration, progress.iterations) or anew
+                rent.allowed = factor is not None
+            if progress.renewed() or anew:
+                iteration.begin()
+                anew = False
+            count = progress.affordable(1.0, iteration.at_once)
+            # a good preconditioner leaves too few iterations to be worth recording
+            step = iteration.step if iteration.preconditioner.fast else recorded
             for _ in range(count):
-                run()
+                step()
             progress.count(float(count), count)
             norms = progress.norms()
             exploded = progress.exploded(norms)
-            if near:  # a step that is right may raise the residual a thousandfold before the next ones lower it
+            if iteration.preconditioner.residual_may_rise:
                 exploded = not all(map(math.isfinite, norms))
-            lost = bool(indefinite.any()) or exploded
-            if lost and may_factor and isinstance(preconditioner, StaleFactor):
-                factor = preconditioner.successor(operator)  # of more digits, or of this H
-                if factor is not None:
-                    preconditioner, spent, since = factor, 0, progress.iterations
-                    indefinite.zero_()
+            lost = bool(iteration.indefinite.any()) or exploded
+            if lost and rent.allowed and isinstance(iteration.preconditioner, StaleFactor):
+                factor = iteration.preconditioner.successor(operator)  # of more digits, or of this H
+                if rent.paid(factor, iteration, progress.iterations):
+                    iteration.indefinite.zero_()
                     progress.back_to_best()
-                    v.copy_(progress.v)
-                    progress.v = v
                     continue
             if lost or stall.update(max(norms), progress.iteration_epochs):
                 progress.give_up("stagnated")
             if progress.stop_reason or progress.finished(norms, 1.0):
                 free = 0 if progress.stop_reason == "budget" else FREE  # on a budget every iteration was wanted
-                spent += max(0, progress.iterations - since - free)
-                return progress.result(CGState(preconditioner, spent))
+                return progress.result(CGState(iteration.preconditioner, rent.spent(progress.iterations, free)))
 
-    @staticmethod
-    def _at_once(operator: KernelOperator, preconditioner: Preconditioner | None) -> int:
-        """Iterations between two looks at the residual."""
-        if operator.device.type == "cpu":
-            return 1
-        return 2 if isinstance(preconditioner, StaleFactor | NeighbourFactor) else CHECK_EVERY
-
-    def _preconditioner(self, operator: KernelOperator, state: CGState | None) -> Preconditioner | None:
+    def _first_preconditioner(self, operator: KernelOperator, state: CGState | None) -> Preconditioner:
+        """Returns P⁻¹ to begin with: a whole factor that is there, else what the options say."""
         kept = state.preconditioner if state else None
-        if isinstance(kept, Recipe):
-            kept = kept.build(operator)
-        if isinstance(kept, StaleFactor) and kept.origin.same_data(operator.origin):
-            return kept
-        near = kept if isinstance(kept, NeighbourFactor | NeighbourRecipe) else None
-        low = self._low_rank(operator, kept if near is None else near.low)
-        return NeighbourFactor.build(operator, self.neighbours, low, near) if self.neighbours else low
+        factor = kept.moved_to(operator) if kept is not None and kept.made_by == WholeFactor() else None
+        return factor or self.preconditioning.at(operator, kept)
 
-    def _low_rank(self, operator: KernelOperator, kept: object) -> PivotedCholesky | None:
-        """The pivoted factor at the operator's θ; from the one before, or its pivots, while they are good."""
-        rank = self.preconditioner_rank
-        if rank == 0:
+    # -- its state ---------------------------------------------------------------------------------------------------
+    def pack(self, state: CGState | None) -> Packed:
+        if state is None:
+            return {}, {}
+        kept = state.preconditioner
+        recipe = kept.recipe if isinstance(kept, Preconditioner) else kept
+        tensors, content = ({}, {}) if recipe is None else recipe.pack()
+        return tensors, {**content, "spent": state.spent}
+
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> CGState | None:
+        if not tensors and not content:
             return None
-        moved, pivots = None, kept
-        if isinstance(kept, PivotedCholesky):
-            moved = kept.moved_to(operator, rank)
-            pivots = kept.pivots if kept.origin.same_data(operator.origin) else None
-        if moved is None and isinstance(pivots, Pivots) and pivots.rank == rank and pivots.age + 1 < self.pivot_every:
-            moved = pivots.factor_at(operator)
-        return moved or PivotedCholesky.build(operator, rank)
+        others = dict(content)
+        spent = others.pop("spent", 0)
+        whole()(spent, "spent")
+        if "factor_theta" in tensors or "factor" in others:
+            expect(self.factor_after is not None, "factor_theta", "missing without factor_after", "there")
+            return CGState(WholeFactor().unpack(tensors, others, n), spent)
+        if not tensors and not others:
+            return CGState(None, spent)
+        way = self.preconditioning
+        if isinstance(way, NearNeighbours) and "neighbour_lengths" not in tensors and way.low is not None:
+            way = way.low
+        return CGState(way.unpack(tensors, others, n), spent)
 
-    @staticmethod
-    def _precondition(state: Preconditioner | None, r: Tensor) -> Tensor:
-        return r.clone() if state is None else state.solve(r)
+    # -- its options -------------------------------------------------------------------------------------------------
+    @property
+    def saved_name(self) -> str:
+        return self.name if self.preconditioner is None else f"{self.name} with {self.preconditioner.name}"
+
+    def options(self) -> dict[str, Any]:
+        values = Solver.options(self if self.preconditioner is None else replace(self, preconditioner=None))
+        del values["preconditioner"]  # which is code
+        return values
+
+
+def _next_factor(preconditioner: Preconditioner, operator: KernelOperator) -> StaleFactor | None:
+    """Returns the whole factor that takes the place of a preconditioner."""
+    if isinstance(preconditioner, StaleFactor):
+        return preconditioner.successor(operator)
+    return StaleFactor.build(operator)
+
+
+class _Rent:
+    """Counts the iterations that a whole factor would have saved, and says when they have reached its price."""
+
+    def __init__(self, price: int | None, spent: int) -> None:
+        self.price = price
+        self.allowed = price is not None
+        self._spent = spent  # in the solves before
+        self._since = 0  # iterations of this solve before its own factor
+
+    def spent(self, iterations: int, free: int = FREE) -> int:
+        """Returns what has been spent since the last factor, up to that iteration of this solve."""
+        return self._spent + max(0, iterations - self._since - free)
+
+    def due(self, iterations: int) -> bool:
+        """Says whether a factor would have paid by now."""
+        return self.allowed and self.spent(iterations) >= (self.price or 0)
+
+    def paid(self, factor: StaleFactor | None, iteration: _Iteration, iterations: int) -> bool:
+        """Puts the factor to use, if there is one, and begins to count anew; returns whether there is."""
+        if factor is None:
+            return False
+        iteration.preconditioner = factor
+        self._spent, self._since = 0, iterations
+        return True
+
+
+class _Iteration:
+    """One step of CG on all systems, in place: v, r and the directions d.
+
+    α = γ/dᵀHd,  v ← v + αd,  r ← r − αHd,  p = P⁻¹r,  d ← p + (rᵀp/γ) d,  γ ← rᵀp.
+    """
+
+    def __init__(self, progress: Progress, preconditioner: Preconditioner) -> None:
+        self.operator = progress.operator
+        self.v, self.r = progress.v, progress.r
+        self.d = torch.empty_like(self.r)
+        self.gamma = torch.empty_like(self.r[0])  # rᵀP⁻¹r, (1 + s,)
+        self.indefinite = torch.zeros_like(self.gamma, dtype=torch.bool)  # systems whose H rounding has made so
+        self.preconditioner = preconditioner  # another may take its place: call begin before the next step
+
+    @property
+    def at_once(self) -> int:
+        """Iterations between two looks at the residual."""
+        if self.operator.device.type == "cpu":
+            return 1
+        return 2 if self.preconditioner.fast else CHECK_EVERY
+
+    def begin(self) -> None:
+        """Begins a new sequence of directions at the present residual."""
+        p = self.preconditioner.apply(self.r)
+        self.d.copy_(p)
+        self.gamma.copy_((self.r * p).sum(0))
+
+    def step(self) -> None:
+        """Takes one step."""
+        Hd = self.operator.matmul(self.d)
+        curvature = (self.d * Hd).sum(0)
+        self.indefinite.logical_or_(curvature < 0)  # no step along such a d can be trusted
+        alpha = _ratio(self.gamma, curvature)
+        self.v.addcmul_(alpha, self.d)
+        self.r.addcmul_(alpha, Hd, value=-1.0)
+        p = self.preconditioner.apply(self.r)
+        gamma_new = (self.r * p).sum(0)
+        torch.addcmul(p, _ratio(gamma_new, self.gamma), self.d, out=self.d)
+        self.gamma.copy_(gamma_new)
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
-    """a/b per system, and 0 where a system has nothing left to do (b ≤ 0 only by rounding)."""
+    """Returns a/b per system, and 0 where a system has nothing left to do (b ≤ 0 only by rounding)."""
     return torch.where(b > 0, a / b.clamp_min(torch.finfo(b.dtype).tiny), torch.zeros_like(a))

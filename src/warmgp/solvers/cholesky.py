@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, Origin
-from warmgp.operators.dense import DenseOperator
-from warmgp.solvers.base import Progress, Solver, SolveResult, StoppingRule, factor_or_raise
-from warmgp.solvers.triangular import solve_with_factor
+from warmgp.solvers.base import Solver
+from warmgp.solvers.progress import Progress
+from warmgp.solvers.result import SolveResult, StoppingRule
+from warmgp.solvers.triangular import factor_or_raise, solve_with_factor
 
 
 @dataclass(frozen=True)
 class CholeskyState:
-    """The factor of one H."""
+    """Holds the factor of one H."""
 
     origin: Origin
     factor: Tensor  # (n, n), lower, float64
 
 
-def factorise(operator: KernelOperator) -> CholeskyState:
-    """Factor H in float64, evaluated afresh from the inputs whatever the operator keeps or its dtype."""
-    dense = DenseOperator(operator.x.double(), operator.kernel, operator.theta, tile_entries=operator.tile_entries)
-    factor = factor_or_raise(dense.take(), "H")
-    operator.entries_evaluated += dense.entries_evaluated
-    return CholeskyState(operator.origin, factor)
+def factorise(operator: KernelOperator) -> Tensor:
+    """Returns the lower Cholesky factor of H in float64, (n, n), evaluated afresh from the inputs whatever the operator
+    keeps or its dtype."""
+    return factor_or_raise(operator.dense(torch.float64), "H")
 
 
 @dataclass(frozen=True)
 class Cholesky(Solver):
-    """Direct solution in float64, whatever the operator's dtype.
+    """Solves directly in float64, whatever the operator's dtype.
 
     It counts as one iteration and no epochs (a factorisation applies no product); the check of its residual is one
     epoch of overhead. A start that already meets the tolerance is returned as it is.
     """
 
     name = "cholesky"
+    leaves_factor = True
 
     def solve(
         self,
@@ -54,10 +55,14 @@ class Cholesky(Solver):
             state = None
         if start is not None and max(progress.norms()) <= rule.tol:
             progress.stop_reason = "converged"
-            return progress.result(state)
-        state = state or factorise(operator)
-        progress.v = solve_with_factor(state.factor, progress.b.double()).to(operator.dtype)
+            return progress.result(state, None if state is None else state.factor)
+        state = state or CholeskyState(operator.origin, factorise(operator))
+        progress.v.copy_(solve_with_factor(state.factor, progress.b.double()))
         progress.count(0.0)
         progress.refresh()
         progress.stop_reason = "converged" if max(progress.norms()) <= rule.tol else "stagnated"
-        return progress.result(state)
+        return progress.result(state, state.factor)
+
+    def carry(self, state: Any) -> None:
+        """Returns nothing: the factor is of one H alone, and weighs n² numbers."""
+        return

@@ -17,15 +17,20 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from warmgp.checks import check_count, is_number
 from warmgp.operators.base import KernelOperator
-from warmgp.solvers.base import Progress, Solver, SolveResult, Stall, StoppingRule
+from warmgp.schema import number, record
+from warmgp.solvers.base import Packed, Solver
 from warmgp.solvers.graphs import Recorded
+from warmgp.solvers.progress import Progress, Stall
+from warmgp.solvers.result import SolveResult, StoppingRule
 
 logger = logging.getLogger(__name__)
 
@@ -93,86 +98,111 @@ class StochasticGradientDescent(Solver):
         if generator is None:
             raise ValueError("SGD draws random batches: pass generator=torch.Generator()")
         progress = Progress.begin(operator, targets, start, rule)
+        progress.estimated = True
+        progress.keep_start(max(progress.norms()))
         automatic = self.learning_rate == "auto"
-        if not automatic:
-            rate = float(self.learning_rate)
-        else:
-            rate = state.learning_rate if isinstance(state, SGDState) else RATES[0]
-        first_search = automatic and state is None
-        n, b = operator.n, min(self.batch_size, operator.n)
-        at_once = 1 if operator.device.type == "cpu" else CHECK_EVERY  # a GPU would wait for every look at the residual
-        batches: list[Tensor] = []
-        v, r = progress.v, progress.r  # iterations work on these in place
-        momentum = torch.zeros_like(v)
-        scale = v.new_zeros(())  # −γ/b
-        batch = torch.empty(b, dtype=torch.int64, device=operator.device)
-
-        def iteration(rows: Tensor) -> None:
-            g = operator.rows_matmul(rows, v) - progress.b[rows]
-            momentum.mul_(self.momentum).index_add_(0, rows, scale * g)
-            v.add_(momentum)
-            r.index_copy_(0, rows, g.neg_())
-
-        whole_batch = Recorded(lambda: iteration(batch), operator)
-        begin = good = progress.v.clone()
-        begin_worst = good_worst = max(progress.norms())
+        rate = self._first_rate(state)
+        descent = _Descent(progress, min(self.batch_size, operator.n), self.momentum, generator)
+        whole_batch = Recorded(lambda: descent.step(descent.batch), operator)
         stall = Stall(self.stall_epochs)
         next_check = 0.0  # iteration epochs before which a failed check is not repeated
-        next_snapshot = 1.0
-
+        next_copy = 1.0
         while True:
             norms = progress.norms()
             worst = max(norms)
-            exploded = not all(map(math.isfinite, norms)) or worst > EXPLODED * good_worst
+            exploded = not all(map(math.isfinite, norms)) or worst > EXPLODED * progress.best_worst
             stalled = stall.update(worst, progress.iteration_epochs)
             if exploded or stalled:
-                progress.go_to(good.clone())
-                if max(progress.norms()) > begin_worst:  # chosen by an estimate, and it was too hopeful
-                    progress.go_to(begin.clone())
+                progress.back_to_best()
                 if not automatic or rate < 1e-6:
                     progress.stop_reason = "diverged" if exploded else "stagnated"
                     break
                 rate = _lower(rate, "diverged" if exploded else "stalled", progress)
-                momentum.zero_()
-                batches.clear()
-                stall = Stall(self.stall_epochs)
-                stall.since = progress.iteration_epochs
+                descent.restart()
+                stall = Stall(self.stall_epochs, since=progress.iteration_epochs)
                 norms = progress.norms()
-                good, good_worst = progress.v.clone(), max(norms)
-            if not batches:
-                batches = list(torch.randperm(n, generator=generator).to(operator.device).split(b))
-            cost = batches[-1].numel() / n
+                progress.keep(max(norms))
+            cost = descent.next_rows / operator.n
             if progress.finished(norms, cost, may_check=progress.iteration_epochs >= next_check):
                 break
-            if progress.checked and progress.iterations:  # a check failed, or a fallback
+            if progress.renewed():  # a check has failed, or the solve went back
                 next_check = progress.iteration_epochs + 1.0
-                if max(progress.norms()) < good_worst:
-                    good, good_worst = progress.v.clone(), max(progress.norms())
-            elif progress.iteration_epochs >= next_snapshot and worst < good_worst:
-                good, good_worst = progress.v.clone(), worst
-                next_snapshot = progress.iteration_epochs + 1.0
-            if progress.v is not v or progress.r is not r:  # replaced by a good iterate, or by the true residual
-                progress.v, progress.r = v.copy_(progress.v), r.copy_(progress.r)
-            scale.fill_(-rate / b)
-            for _ in range(min(len(batches), progress.affordable(b / n, at_once))):
-                rows = batches.pop()
-                if rows.numel() == b:
-                    batch.copy_(rows)
-                    whole_batch()
-                else:  # the last of an epoch
-                    iteration(rows)
-                progress.count(rows.numel() / n)
-        if progress.stop_reason == "budget" and progress.iterations and not progress.checked:
-            progress.refresh()  # the estimate is older than the iterate: only the true residual tells
-            if not max(progress.norms()) <= begin_worst:
-                progress.go_to(good.clone())
-                if not max(progress.norms()) <= begin_worst:
-                    progress.go_to(begin.clone())
-                if automatic:
-                    rate = _lower(rate, "diverged", progress)
-        if first_search and operator.n >= self.large_n:
+            elif progress.iteration_epochs >= next_copy and worst < progress.best_worst:
+                progress.keep(worst)
+                next_copy = progress.iteration_epochs + 1.0
+            descent.run(rate, whole_batch)
+        unsure = progress.stop_reason == "budget" and progress.iterations > 0 and not progress.checked
+        if unsure and progress.end_no_worse_than_it_began() and automatic:
+            rate = _lower(rate, "diverged", progress)
+        if automatic and state is None and operator.n >= self.large_n:
             rate /= 2
         return progress.result(SGDState(rate))
+
+    def _first_rate(self, state: SGDState | None) -> float:
+        if self.learning_rate != "auto":
+            return float(self.learning_rate)
+        return state.learning_rate if isinstance(state, SGDState) else RATES[0]
+
+    # -- its state ---------------------------------------------------------------------------------------------------
+    def in_float64(self, state: SGDState | None) -> SGDState | None:
+        return state
+
+    def pack(self, state: SGDState | None) -> Packed:
+        return {}, {} if state is None else {"learning_rate": state.learning_rate}
+
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> SGDState | None:
+        super().unpack(tensors, {}, n)
+        record({}, {"learning_rate": number(5e-324)})(content, "")
+        return SGDState(content["learning_rate"]) if content else None
+
+
+class _Descent:
+    """The running iteration: momentum, and the batches that are left of an epoch."""
+
+    def __init__(self, progress: Progress, b: int, momentum: float, generator: torch.Generator) -> None:
+        self.progress = progress
+        self.operator = progress.operator
+        self.b, self.share, self.generator = b, momentum, generator
+        self.momentum = torch.zeros_like(progress.v)
+        self.scale = progress.v.new_zeros(())  # −γ/b
+        self.batches: list[Tensor] = []
+        self.batch = torch.empty(b, dtype=torch.int64, device=self.operator.device)
+        # a GPU would wait for every look at the residual
+        self.at_once = 1 if self.operator.device.type == "cpu" else CHECK_EVERY
+
+    def restart(self) -> None:
+        """Forgets the momentum, and what is left of the epoch."""
+        self.momentum.zero_()
+        self.batches.clear()
+
+    @property
+    def next_rows(self) -> int:
+        """Rows of the next batch; a new permutation is drawn where an epoch is over."""
+        if not self.batches:
+            order = torch.randperm(self.operator.n, generator=self.generator)
+            self.batches = list(order.to(self.operator.device).split(self.b))
+        return self.batches[-1].numel()
+
+    def step(self, rows: Tensor) -> None:
+        """Takes one step on a batch of rows, (b,)."""
+        progress = self.progress
+        g = self.operator.rows_matmul(rows, progress.v) - progress.b[rows]
+        self.momentum.mul_(self.share).index_add_(0, rows, self.scale * g)
+        progress.v.add_(self.momentum)
+        progress.r.index_copy_(0, rows, g.neg_())
+
+    def run(self, rate: float, whole_batch: Recorded) -> None:
+        """Takes as many steps as go between two looks at the residual; ``whole_batch`` is one on ``batch``."""
+        n = self.operator.n
+        self.scale.fill_(-rate / self.b)
+        for _ in range(min(len(self.batches), self.progress.affordable(self.b / n, self.at_once))):
+            rows = self.batches.pop()
+            if rows.numel() == self.b:
+                self.batch.copy_(rows)
+                whole_batch()
+            else:  # the last of an epoch
+                self.step(rows)
+            self.progress.count(rows.numel() / n)
 
 
 def _lower(rate: float, why: str, progress: Progress) -> float:

@@ -5,7 +5,7 @@ of the data. It may import kernels, operators, solvers, gradients and the poster
 estimator. Add here what happens during training; what is decided before it belongs to :mod:`warmgp.planning`.
 """
 
-from warmgp.training.loop import TrainingResult, train, train_only
+from warmgp.training.loop import TrainingResult, train, train_only, train_problem
 from warmgp.training.problem import Problem
 from warmgp.training.state import Callback, StepRecord, TrainingOptions, TrainingState
 
@@ -18,4 +18,5 @@ __all__ = [
     "TrainingState",
     "train",
     "train_only",
+    "train_problem",
 ]

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import torch
 
 from warmgp.gradient import PathwiseDraw
-from warmgp.operators.chunked import ChunkedOperator
 from warmgp.posterior import Posterior
 from warmgp.training.precision import some_rows
 from warmgp.training.problem import Problem
@@ -60,7 +59,7 @@ def accuracy(posterior: Posterior, problem: Problem, draw: PathwiseDraw) -> Accu
     """Judge a posterior by float64 rows of H at its θ. ``draw`` is what its functions were solved for."""
     rows = some_rows(len(posterior.x), posterior.x.device, ROWS)
     sigma = float(posterior.theta.noise_scale)
-    double = ChunkedOperator(problem.x_exact, posterior.kernel, posterior.theta)
+    double = problem.operator.at(posterior.theta).in_float64(x=problem.x_exact)
     solution = posterior.solution.double()
     found = double.rows_matmul(rows, solution)  # (rows, 1 + s)
     f = posterior.prior.evaluate(posterior.x[rows], posterior.theta).double()

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from warmgp.gradient import Exact, Pathwise, PathwiseDraw
-from warmgp.gradient.features import FeaturePrior
+from warmgp.gradient import Pathwise, PathwiseDraw
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.solvers import Cholesky, SolveResult, StoppingRule
-from warmgp.solvers.ap import BlockFactors
-from warmgp.solvers.base import normalise, summarise
-from warmgp.solvers.cholesky import CholeskyState
+from warmgp.solvers.progress import normalise, summarise
 from warmgp.training.accuracy import MEAN, SAMPLES, Accuracy, accuracy
 from warmgp.training.precision import PrecisionLostError, watch
 from warmgp.training.problem import Problem
@@ -30,57 +27,67 @@ LEAST_MORE = 50.0
 """Epochs that a solver which does not refine cheaply is given to go on below the tolerance."""
 
 
-def finish(
-    problem: Problem,
-    options: TrainingOptions,
-    state: TrainingState,
-    generator: torch.Generator,
-    *,
-    watched: bool = False,
-) -> tuple[Posterior, SolveResult, Accuracy]:
-    """The last solve, at the final θ, the posterior from it, and how exact that is.
+@dataclass(frozen=True)
+class Finished:
+    """Holds a posterior, the solve behind it, and how exact it is."""
 
-    ``watched`` raises :class:`PrecisionLostError` where float32 was not enough.
+    posterior: Posterior
+    final: SolveResult
+    accuracy: Accuracy
+
+
+def finish(problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator) -> Finished:
+    """Does the last solve, at the final θ, and makes the posterior from it.
+
+    Raises :class:`PrecisionLostError` where the problem is watched and float32 was not enough.
 
     Probes that are functions and were kept are used again, from their last solutions. Otherwise (standard or exact
     estimator, exact prior samples, no warm start) new random-feature functions are drawn, and only v_y starts warm.
     """
     operator = problem.operator
-    pathwise = Pathwise(options.gradient.n_probes or options.n_samples, options.n_features)
-    if isinstance(options.gradient, Pathwise):
-        kind = "features" if options.gradient.prior == "exact" else options.gradient.prior
-        pathwise = replace(options.gradient, prior=kind)
-    start = None
-    if options.starts_warm and has_samples(state):
-        draw, start = state.draw, state.solution
-    else:
-        draw = pathwise.draw(operator, generator)
-        if options.starts_warm and state.solution is not None:
-            start = torch.zeros(operator.n, 1 + pathwise.n_probes, dtype=operator.dtype, device=operator.device)
-            start[:, 0] = state.solution[:, 0]
+    draw, start = _draw_and_start(operator, options, state, generator)
+    pathwise = _pathwise(options)
     targets = pathwise.targets(operator, problem.y, draw)
     final = _solved_by_factor(operator, targets, options.rule) if options.exact_posterior else None
-    by_factor = final is not None or isinstance(options.gradient, Exact)
+    by_factor = final is not None or options.gradient.needs_factor
     if final is None:
         final = last_solve(operator, targets, start, options, generator, state.solver_state)
-    if watched:
+    if problem.watched:
         watch(problem, targets, final, draw, options.rule.tol)
-    assert isinstance(draw.prior, FeaturePrior)
-    exact = by_factor and isinstance(final.state, CholeskyState)
-    factor = final.state.factor if exact else None
-    posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, draw.prior, exact, factor)
+    functions = pathwise.functions(draw)
+    assert functions is not None
+    factor = final.factor if by_factor else None
+    exact = factor is not None
+    posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, functions, exact, factor)
     found = accuracy(posterior, problem, draw)
-    if (
-        watched
-        and operator.dtype == torch.float32
-        and not found.suffices
-        and _claims_to_suffice(final, targets, operator)
-    ):
+    if problem.watched and not found.suffices and _claims_to_suffice(final, targets, operator):
         reason = (
             f"float32 leaves the mean {found.mean:.2g} and the samples {found.samples:.2g} predictive std from exact"
         )
         raise PrecisionLostError(reason, final.solution, draw, final.epochs)
-    return posterior, replace(final, state=light(final.state)), found
+    return Finished(posterior, replace(final, state=options.solver.carry(final.state), factor=None), found)
+
+
+def _pathwise(options: TrainingOptions) -> Pathwise:
+    """Returns the estimator whose probes become the posterior's functions: training's own, or one of their number."""
+    if isinstance(options.gradient, Pathwise):
+        kind = "features" if options.gradient.prior == "exact" else options.gradient.prior
+        return replace(options.gradient, prior=kind)
+    return Pathwise(options.gradient.n_probes or options.n_samples, options.n_features)
+
+
+def _draw_and_start(
+    operator: KernelOperator, options: TrainingOptions, state: TrainingState, generator: torch.Generator
+) -> tuple[PathwiseDraw, Tensor | None]:
+    """Returns the functions of the posterior, and where their solve starts."""
+    if options.starts_warm and has_samples(options, state):
+        return state.draw, state.solution
+    draw = _pathwise(options).draw(operator, generator)
+    if not options.starts_warm or state.solution is None:
+        return draw, None
+    start = torch.zeros(operator.n, 1 + draw.noise.shape[1], dtype=operator.dtype, device=operator.device)
+    start[:, 0] = state.solution[:, 0]
+    return draw, start
 
 
 def _claims_to_suffice(final: SolveResult, targets: Tensor, operator: KernelOperator) -> bool:
@@ -153,7 +160,7 @@ def _better(
 
 
 def _solved_by_factor(operator: KernelOperator, targets: Tensor, rule: StoppingRule) -> SolveResult | None:
-    """The solution with a factor in its state, which a start that is good enough would not leave; None without one."""
+    """Solves from zero, so that a factor is made whatever the start; None where H has no factor."""
     try:
         return Cholesky().solve(operator, targets, rule=rule)
     except torch.linalg.LinAlgError as error:
@@ -163,19 +170,22 @@ def _solved_by_factor(operator: KernelOperator, targets: Tensor, rule: StoppingR
 
 def model_before(
     problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator
-) -> tuple[Posterior, SolveResult, Accuracy]:
-    """The posterior at the last θ that could be solved at: from its solutions, or by a solve with functions."""
-    if has_samples(state):
-        return _as_it_is(problem, state)
+) -> Finished:
+    """Returns the posterior at the last θ that could be solved at: from its solutions, or by a solve with functions."""
+    problem = problem.unwatched()
+    if has_samples(options, state):
+        return _as_it_is(problem, options, state)
     assert state.solution_theta is not None
-    return finish(problem.at(state.solution_theta), options, state, generator)
+    return finish(problem.moved_to(state.solution_theta), options, state, generator)
 
 
-def _as_it_is(problem: Problem, state: TrainingState) -> tuple[Posterior, SolveResult, Accuracy]:
-    """The posterior of the last step's solutions, at the θ that they belong to."""
+def _as_it_is(problem: Problem, options: TrainingOptions, state: TrainingState) -> Finished:
+    """Returns the posterior of the last step's solutions, at the θ that they belong to."""
     assert state.solution is not None and state.solution_theta is not None
+    functions = options.gradient.functions(state.draw)
+    assert functions is not None
     operator, last = problem.operator, state.history[-1]
-    posterior = Posterior(operator.x, operator.kernel, state.solution_theta, state.solution, state.draw.prior)
+    posterior = Posterior(operator.x, operator.kernel, state.solution_theta, state.solution, functions)
     final = SolveResult(
         solution=state.solution,
         residual_mean=last.residual_mean,
@@ -188,16 +198,9 @@ def _as_it_is(problem: Problem, state: TrainingState) -> tuple[Posterior, SolveR
         stop_reason=last.stop_reason,
         seconds=0.0,
     )
-    return posterior, final, accuracy(posterior, problem, state.draw)
+    return Finished(posterior, final, accuracy(posterior, problem, state.draw))
 
 
-def has_samples(state: TrainingState) -> bool:
-    """Whether the last solutions are posterior samples that can be evaluated anywhere."""
-    return isinstance(state.draw, PathwiseDraw) and isinstance(state.draw.prior, FeaturePrior)
-
-
-def light(solver_state: Any) -> Any:
-    """A solver's state without factors of one H: θ moves, and they weigh n² or n·b. Of blocks their size is kept."""
-    if isinstance(solver_state, BlockFactors):
-        return solver_state.block_size
-    return None if isinstance(solver_state, CholeskyState) else solver_state
+def has_samples(options: TrainingOptions, state: TrainingState) -> bool:
+    """Says whether the last solutions are posterior samples that can be evaluated anywhere."""
+    return options.gradient.functions(state.draw) is not None

@@ -11,8 +11,7 @@ from torch import Tensor
 from warmgp.gradient import Exact
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.chunked import ChunkedOperator
-from warmgp.operators.dense import DenseOperator
+from warmgp.operators import make_operator
 from warmgp.solvers import Cholesky
 from warmgp.training.loop import train_only
 from warmgp.training.problem import Problem
@@ -45,17 +44,15 @@ def sample_start(
     x_some, y_some = x[rows], y[rows]
 
     def in_float64() -> Problem:
-        return Problem(DenseOperator(x_some.double(), kernel, theta), y_some.double())
+        return Problem(make_operator("dense", x_some.double(), kernel, theta), y_some.double())
 
-    trained = train_only(
-        DenseOperator(x_some.to(dtype), kernel, theta),
+    problem = Problem(
+        make_operator("dense", x_some.to(dtype), kernel, theta),
         y_some.to(dtype),
-        options,
-        generator=generator,
-        callbacks=callbacks,
-        promote=in_float64 if promote else None,
         original=(x_some.double(), y_some.double()),
+        promote=in_float64 if promote else None,
     )
+    trained = train_only(problem, options, generator=generator, callbacks=callbacks)
     return TrainingState(0, trained.nu, trained.adam)
 
 
@@ -107,7 +104,8 @@ def subset_heuristic(
     found = []
     for centroid in centroids:
         near = (x - x[centroid]).square().sum(1).topk(size, largest=False).indices
-        operator = ChunkedOperator(x[near].double(), kernel, Hyperparameters.ones(d if ard else 1))
-        state = train_only(operator, y[near].double(), options, generator=generator, callbacks=callbacks)
+        operator = make_operator("chunked", x[near].double(), kernel, Hyperparameters.ones(d if ard else 1))
+        problem = Problem(operator, y[near].double())
+        state = train_only(problem, options, generator=generator, callbacks=callbacks)
         found.append(state.theta.vector)
     return Hyperparameters.from_vector(torch.stack(found).mean(0))

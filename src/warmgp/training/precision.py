@@ -14,15 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmgp.gradient import PathwiseDraw
-from warmgp.gradient.features import FeaturePrior
-from warmgp.operators.base import KernelOperator
-from warmgp.operators.chunked import ChunkedOperator
 from warmgp.solvers import SolveResult
-from warmgp.solvers.base import summarise
-from warmgp.solvers.sgd import SGDState
+from warmgp.solvers.progress import summarise
 from warmgp.training.problem import Problem
-from warmgp.training.state import TrainingState
+from warmgp.training.state import TrainingOptions, TrainingState
 
 ROWS = 256
 SLACK = 1.5
@@ -35,27 +30,23 @@ def some_rows(n: int, device: torch.device, count: int = ROWS) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(0))[:count].sort().values.to(device)
 
 
-def spot_residuals(
-    operator: KernelOperator, targets: Tensor, solution: Tensor, x: Tensor | None = None
-) -> tuple[float, float]:
-    """Relative residuals (mean system, average probe) estimated from ``ROWS`` rows of H in float64.
-
-    ``x`` (n, d) are the inputs in float64 before rounding; without them the operator's own are taken.
-    """
+def spot_residuals(problem: Problem, targets: Tensor, solution: Tensor) -> tuple[float, float]:
+    """Returns relative residuals (mean system, average probe) estimated from ``ROWS`` rows of H in float64, from the
+    inputs before rounding where they are known."""
+    operator = problem.operator
     n, rows = operator.n, some_rows(operator.n, operator.device)
-    double = ChunkedOperator(operator.x.double() if x is None else x, operator.kernel, operator.theta)
+    double = operator.in_float64(x=problem.x_exact)
     residual = targets[rows].double() - double.rows_matmul(rows, solution.double())
-    operator.entries_evaluated += double.entries_evaluated
     norms = torch.linalg.vector_norm(targets, dim=0, dtype=torch.float64)
     norms = torch.where(norms > 0, norms, torch.ones_like(norms))
     return summarise((n / len(rows)) ** 0.5 * torch.linalg.vector_norm(residual, dim=0) / norms)
 
 
-def doubts(operator: KernelOperator, targets: Tensor, result: SolveResult, tol: float, x: Tensor | None = None) -> str:
-    """Why this float32 solve should be done again in float64; empty where there is no reason."""
+def doubts(problem: Problem, targets: Tensor, result: SolveResult, tol: float) -> str:
+    """Returns why this float32 solve should be done again in float64; "" where there is no reason."""
     if result.stop_reason == "stagnated":  # one that diverged is no matter of rounding
         return f"float32 stagnated at a residual of {max(result.residual_mean, result.residual_probes):.2g}"
-    found = spot_residuals(operator, targets, result.solution, x)
+    found = spot_residuals(problem, targets, result.solution)
     reported = result.residual_mean, result.residual_probes
     for name, true, said in zip(("mean", "probe"), found, reported, strict=True):
         if not true <= SLACK * max(tol, said):
@@ -72,30 +63,13 @@ class PrecisionLostError(ArithmeticError):
         self.draw = draw
         self.epochs = epochs
 
-    def into(self, state: TrainingState) -> TrainingState:
-        """The state with these solutions and their probes, in float64."""
-        return in_float64(replace(state, solution=self.solution, draw=self.draw))
-
-
-def in_float64(state: TrainingState) -> TrainingState:
-    """The state with its solutions and probes in float64; of a solver's state only what no precision is part of."""
-    draw = state.draw
-    if isinstance(draw, PathwiseDraw):
-        prior = draw.prior
-        if isinstance(prior, FeaturePrior):
-            parts = (prior.frequencies, prior.sin_weights, prior.cos_weights)
-            prior = FeaturePrior(*(part.double() for part in parts))
-        draw = PathwiseDraw(prior, draw.noise.double())
-    elif isinstance(draw, Tensor):
-        draw = draw.double()
-    solution = None if state.solution is None else state.solution.double()
-    kept = state.solver_state if isinstance(state.solver_state, int | SGDState) else None  # AP's block, SGD's rate
-    return replace(state, solution=solution, draw=draw, solver_state=kept)
+    def into(self, state: TrainingState, options: TrainingOptions) -> TrainingState:
+        """Returns the state with these solutions and their probes, in float64."""
+        return replace(state, solution=self.solution, draw=self.draw).in_float64(options)
 
 
 def watch(problem: Problem, targets: Tensor, result: SolveResult, draw: Any, tol: float) -> None:
-    """Raise :class:`PrecisionLostError` where float64 contradicts a float32 solve."""
-    if problem.operator.dtype == torch.float32:
-        reason = doubts(problem.operator, targets, result, tol, problem.x_exact)
-        if reason:
-            raise PrecisionLostError(reason, result.solution, draw, result.epochs)
+    """Raises :class:`PrecisionLostError` where float64 contradicts a float32 solve."""
+    reason = doubts(problem, targets, result, tol)
+    if reason:
+        raise PrecisionLostError(reason, result.solution, draw, result.epochs)

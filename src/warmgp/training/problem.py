@@ -1,9 +1,11 @@
-"""What is trained on."""
+"""What is trained on: inputs as an operator, targets, what is held out, and the same in float64."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
@@ -12,7 +14,7 @@ from warmgp.operators.base import KernelOperator
 
 @dataclass(frozen=True)
 class Problem:
-    """What is trained on, in one dtype and on one device.
+    """Holds what is trained on, in one dtype and on one device.
 
     Attributes
     ----------
@@ -22,12 +24,26 @@ class Problem:
     original : (x, y) or None
         The inputs and targets in float64, as they were before they were rounded to the operator's dtype; None where
         they were not. Answers are judged by these: float32 may have merged points that differ.
+    promote : callable or None
+        Makes the same problem in float64. With it every solve in float32 is checked against float64 (see
+        :mod:`warmgp.training.precision`), and the first that fails is done again in float64, from where it got to,
+        like all solves after it. A posterior by a factor is float64, too.
     """
 
     operator: KernelOperator
     y: Tensor
     held_out: tuple[Tensor, Tensor] | None = None
     original: tuple[Tensor, Tensor] | None = None
+    promote: Callable[[], Problem] | None = None
+
+    @property
+    def watched(self) -> bool:
+        """Whether float32 is watched, and left for float64 where it is not enough."""
+        return self.promote is not None and self.operator.dtype == torch.float32
+
+    def unwatched(self) -> Problem:
+        """Returns the same problem, solved in its own precision whatever comes of it."""
+        return replace(self, promote=None)
 
     @property
     def x_exact(self) -> Tensor:
@@ -39,6 +55,23 @@ class Problem:
         """The targets in float64, (n,), unrounded where the originals are known."""
         return self.y.double() if self.original is None else self.original[1]
 
-    def at(self, theta: Hyperparameters) -> Problem:
-        """The same problem at another θ. The operator's memory moves along: this problem must not be used again."""
+    def moved_to(self, theta: Hyperparameters) -> Problem:
+        """Returns the problem at another θ. The operator's memory moves along: this one must not be used again."""
         return replace(self, operator=self.operator.moved_to(theta))
+
+    def in_float64_at(self, theta: Hyperparameters) -> Problem:
+        """Returns the same problem in float64, at θ."""
+        assert self.promote is not None
+        return self.promote().moved_to(theta)
+
+    def check(self) -> None:
+        """Raises unless x and y are finite and fit each other."""
+        operator, y = self.operator, self.y
+        if y.shape != (operator.n,):
+            raise ValueError(f"y must have shape ({operator.n},) like the rows of x, got {tuple(y.shape)}")
+        if y.dtype != operator.dtype or y.device != operator.device:
+            raise ValueError(f"y must be {operator.dtype} on {operator.device} like x, got {y.dtype} on {y.device}")
+        if not bool(torch.isfinite(operator.x).all()):
+            raise ValueError("x must be finite, got NaN or infinity")
+        if not bool(torch.isfinite(y).all()):
+            raise ValueError("y must be finite, got NaN or infinity")

@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
-from warmgp.checks import check_count, is_number
-from warmgp.gradient import Exact, GradientEstimator
+from warmgp.checks import check_count, check_learning_rate, check_noise_floor
+from warmgp.gradient import GradientEstimator
 from warmgp.hyperparameters import Hyperparameters
-from warmgp.solvers import Cholesky, Solver, StoppingRule
+from warmgp.solvers import Solver, StoppingRule
 from warmgp.training.adam import Adam
 
 LAST_SHARE = 0.03
@@ -66,17 +66,17 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         check_count("n_steps", self.n_steps, least=0)
-        if not (is_number(self.learning_rate) and math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ValueError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
-        if not (is_number(self.noise_floor) and math.isfinite(self.noise_floor) and self.noise_floor >= 0):
-            raise ValueError(f"noise_floor must be a number of at least 0, got {self.noise_floor!r}")
-        if isinstance(self.gradient, Exact) and not isinstance(self.solver, Cholesky):
-            raise ValueError(f'gradient="exact" needs solver="cholesky", got solver={self.solver.name!r}')
+        check_learning_rate(self.learning_rate)
+        check_noise_floor(self.noise_floor)
+        if self.gradient.needs_factor and not self.solver.leaves_factor:
+            raise ValueError(
+                f'gradient="{self.gradient.name}" needs solver="cholesky", got solver={self.solver.name!r}'
+            )
 
     @property
     def starts_warm(self) -> bool:
-        """Whether a solve starts from the last solution. The exact gradient needs a factor, so it never does."""
-        return self.warm_start and not isinstance(self.gradient, Exact)
+        """Whether a solve starts from the last solution. It never does where the gradient needs a factor."""
+        return self.warm_start and not self.gradient.needs_factor
 
     def last_tol(self, theta: Hyperparameters, targets: Tensor) -> float:
         """The tolerance that the last solve hopes for: what is left is then small beside the noise.
@@ -151,6 +151,15 @@ class TrainingState:
     @property
     def theta(self) -> Hyperparameters:
         return Hyperparameters.from_unconstrained(self.nu)
+
+    def in_float64(self, options: TrainingOptions) -> TrainingState:
+        """Returns the state with solutions and probes in float64, and what the solver says its own is then worth."""
+        return replace(
+            self,
+            solution=None if self.solution is None else self.solution.double(),
+            draw=options.gradient.in_float64(self.draw),
+            solver_state=options.solver.in_float64(self.solver_state),
+        )
 
     def noted(self, note: str) -> TrainingState:
         """The state with a note in its last record, if there is one."""

@@ -1,17 +1,20 @@
-"""Triton kernels of ∂/∂θ Σ_c a_cᵀ H b_c: by differences of inputs, and by products."""
+"""Triton kernels of ∂/∂θ Σ_c a_cᵀ H b_c: by differences of inputs, and by products.
+
+``PROFILE`` is the kernel's ``FusedForm.profile_and_weight``.
+"""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from warmgp.operators.triton.parts import add_squares, halves, profile_and_weight, split_dot
+from warmgp.operators.triton.parts import add_squares, halves, split_dot
 
 
 @triton.jit
 def gradient(
     AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, OUT, n, n_tiles, splits,
-    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr,
+    PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr,
     S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """Sums over the tiles on and above the diagonal: OUT[program] = [Σ G k, Σ G ω (z_i − z_j)² per input].
@@ -53,7 +56,7 @@ def gradient(
                 G += tl.load(RY + rows)[:, None] * tl.load(LY + columns)[None, :]
         both = 2.0 if SYMMETRIC else 1.0
         G = G * tl.where(tile == row_tile, 0.5 * both, both)
-        k, weight = profile_and_weight(square, KERNEL)
+        k, weight = PROFILE(square)
         signal += tl.sum(G * k, 1)
         W = G * weight
         for input in range(DIM):
@@ -66,7 +69,7 @@ def gradient(
 @triton.jit
 def gradient_rows(
     AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, SIGNAL, OUT, OUT_DIFFERENCED, n, columns_per_split,
-    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, SLOTS: tl.constexpr, D: tl.constexpr,
+    PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, SLOTS: tl.constexpr, D: tl.constexpr,
     S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -107,7 +110,7 @@ def gradient_rows(
             G += tl.load(LY + rows)[:, None] * tl.load(RY + columns)[None, :]
             if not SYMMETRIC:
                 G += tl.load(RY + rows)[:, None] * tl.load(LY + columns)[None, :]
-        k, weight = profile_and_weight(square, KERNEL)
+        k, weight = PROFILE(square)
         signal += tl.sum(G * k, 1)
         W = G * weight
         for input in tl.static_range(DIFFERENCED):

@@ -1,4 +1,4 @@
-"""Triton kernels that multiply by K(a, b) or a stored H, without ever forming K.
+"""Triton kernels that multiply by K(a, b) without ever forming it.
 
 A program owns a tile of rows and walks over the columns. For each tile it makes squared distances, the kernel from
 them, and the product with V, all in registers and shared memory.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from warmgp.operators.triton.parts import LN2, add_squares, halves, profile, scale_of, split_dot
+from warmgp.operators.triton.parts import add_squares, halves, scale_of, split_dot
 
 
 @triton.jit
@@ -74,7 +74,7 @@ def product(
     AH, AL, BH, BL, XA, XB, a_stride, b_stride, VH, VL, VY, ROWS, COLUMNS,
     SUMS, OUT, BITS, V, INDEX, c, first, used, factor, noise, m, last, n_columns, columns_per_split, width,
     GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr,
-    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr, S: tl.constexpr,
+    PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr, S: tl.constexpr,
     PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
@@ -116,7 +116,7 @@ def product(
         else:
             square = tl.dot(nought, tl.trans(nought_columns))  # zero, in the layout that the product wants k in
         square = add_squares(square, points, columns, XA, XB, a_stride, b_stride, DIFFERENCED)
-        k = profile(square, KERNEL)
+        k = PROFILE(square)
         if S > 0:
             k_high, k_low = halves(k)
             v_high = tl.load(VH + local[:, None] * S + columns_s[None, :])
@@ -131,67 +131,9 @@ def product(
 
 
 @triton.jit
-def fill(
-    AH, AL, BH, BL, XA, x_stride, H, stride, factor, n,
-    KERNEL: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
-):  # fmt: skip
-    """H[i, j] = factor · 256 k(x_i, x_j), rows ``stride`` numbers apart."""
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    columns = tl.program_id(1) * BM + tl.arange(0, BM)
-    inputs = tl.arange(0, D)
-    square = tl.zeros([BM, BM], tl.float32)
-    if PRODUCTS:
-        a_high = tl.load(AH + rows[:, None] * D + inputs[None, :])
-        a_low = tl.load(AL + rows[:, None] * D + inputs[None, :])
-        b_high = tl.load(BH + columns[:, None] * D + inputs[None, :])
-        b_low = tl.load(BL + columns[:, None] * D + inputs[None, :])
-        square = split_dot(a_high, a_low, tl.trans(b_high), tl.trans(b_low))
-    square = add_squares(square, rows, columns, XA, XA, x_stride, x_stride, DIFFERENCED)
-    inside = (rows < n)[:, None] & (columns < n)[None, :]
-    tl.store(H + rows.to(tl.int64)[:, None] * stride + columns[None, :], profile(square, KERNEL) * factor, mask=inside)
-
-
-@triton.jit
-def stored_product(
-    H, stride, gain, VH, VL, VY, COLUMNS,
-    SUMS, OUT, BITS, V, INDEX, c, first, used, factor, noise, m, n_columns, columns_per_split, width,
-    ALIGN: tl.constexpr, S: tl.constexpr, PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr,
-    NOISE: tl.constexpr, SQUARES: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
-):  # fmt: skip
-    """Like :func:`product` with gain · H read from memory instead of 256 k.
-
-    Rows of H are ``stride`` numbers apart. Columns beyond the end of a row are what follows it (their V is zero).
-    """
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    inside = (rows < m)[:, None]
-    lines = H + rows.to(tl.int64)[:, None] * stride
-    columns_s = tl.arange(0, S if S > 0 else 16)
-    offset = tl.multiple_of(tl.load(COLUMNS), ALIGN)
-    total = tl.zeros([BM, S if S > 0 else 16], tl.float32)
-    total_plain = tl.zeros([BM], tl.float32)
-    begin = tl.program_id(1) * columns_per_split
-    end = tl.minimum(begin + columns_per_split, n_columns)
-    for start in tl.range(begin, end, BN, num_stages=STAGES):
-        local = start + tl.arange(0, BN)
-        h = tl.load(lines + (offset + local)[None, :], mask=inside, other=0.0) * gain
-        if S > 0:
-            h_high, h_low = halves(h)
-            v_high = tl.load(VH + local[:, None] * S + columns_s[None, :])
-            v_low = tl.load(VL + local[:, None] * S + columns_s[None, :])
-            total += split_dot(h_high, h_low, v_high, v_low)
-        if PLAIN:
-            total_plain += tl.sum(h * tl.load(VY + local)[None, :], 1)
-    store_result(
-        total, total_plain, rows, offset, n_columns, SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
-        FINAL, ADD, NOISE, SQUARES, S, PLAIN,
-    )  # fmt: skip
-
-
-@triton.jit
 def product64(
     XA, XB, a_stride, b_stride, V, ROWS, COLUMNS, OUT, m, last, n_columns, columns_per_split, c, first, used,
-    GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr, KERNEL: tl.constexpr, DIM: tl.constexpr,
+    GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr, PROFILE: tl.constexpr, DIM: tl.constexpr,
     S: tl.constexpr, PLAIN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """OUT[split, i, first : first + used] = Σ_j k(a_i, b_j) V_j over the split's columns, all in float64.
@@ -217,16 +159,7 @@ def product64(
         else:
             columns = tl.minimum(offset + local, last)
         square = add_squares(tl.zeros([BM, BN], tl.float64), points, columns, XA, XB, a_stride, b_stride, DIM)
-        rho = tl.sqrt(square)
-        a = rho * LN2
-        if KERNEL == 0:
-            k = tl.exp2(-square)
-        elif KERNEL == 1:
-            k = tl.exp2(-rho)
-        elif KERNEL == 2:
-            k = (1.0 + a) * tl.exp2(-rho)
-        else:
-            k = (1.0 + a + a * a / 3.0) * tl.exp2(-rho)
+        k = PROFILE(square)
         line = V + local.to(tl.int64) * c + first
         if S > 0:
             v = tl.load(

@@ -17,29 +17,97 @@ points and a small part of one at many. On a GPU sparse products may add up in a
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from warmgp.checks import check_count
 from warmgp.operators.base import KernelOperator, ranges
+from warmgp.schema import DOUBLE, TensorRule, check_tensors, expect
+from warmgp.solvers.base import Packed
+from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning, Recipe
 from warmgp.solvers.preconditioners.neighbours import Neighbours
-from warmgp.solvers.preconditioners.pivoted import PivotedCholesky, Pivots
+from warmgp.solvers.preconditioners.pivoted import LowRank, PivotedCholesky, Pivots
 
 MOST_GROUPS = 2**15
 """Small matrices that are factored at once: libraries have limits of their own."""
 
 
 @dataclass(frozen=True)
-class NeighbourRecipe:
-    """What a factor is made again from after a resume: the same one."""
+class NearNeighbours(Preconditioning):
+    """Makes a sparse factor from near neighbours, beside a low rank.
+
+    Parameters
+    ----------
+    count : int
+        Near points that a point is conditioned on.
+    low : LowRank or None
+        How L is made; None for no low rank.
+    """
+
+    count: int = 30
+    low: LowRank | None = None
+
+    name = "near neighbours"
+
+    def __post_init__(self) -> None:
+        check_count("count", self.count)
+
+    def build(self, operator: KernelOperator) -> NeighbourFactor:
+        low = None if self.low is None else self.low.build(operator)
+        return NeighbourFactor(operator, Neighbours.seek(operator, self.count), low, self)
+
+    def going_on(
+        self, operator: KernelOperator, near: Neighbours, low: PivotedCholesky | Pivots | None
+    ) -> NeighbourFactor:
+        """Returns the factor at the operator's θ with these neighbours while they serve, else with others."""
+        moved = self._low_at(operator, low)
+        return NeighbourFactor(operator, self._near_at(operator, near), moved, self)
+
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> NeighbourRecipe:
+        rule = {"neighbour_lengths": TensorRule(("l",), DOUBLE, positive=True)}
+        check_tensors({name: tensors[name] for name in rule if name in tensors}, rule)
+        others = {name: tensor for name, tensor in tensors.items() if name not in rule}
+        low = None
+        if others or content:
+            expect(self.low is not None, "pivots", "missing without a low rank", "there")
+            assert self.low is not None
+            low = self.low.unpack(others, content, n)
+        return NeighbourRecipe(tensors["neighbour_lengths"], low, self)
+
+    def _low_at(self, operator: KernelOperator, low: PivotedCholesky | Pivots | None) -> PivotedCholesky | None:
+        if self.low is None:
+            return None
+        made = self.low.at(operator, low)
+        assert isinstance(made, PivotedCholesky)
+        return made
+
+    def _near_at(self, operator: KernelOperator, near: Neighbours) -> Neighbours:
+        return near if near.still_serve(operator) else Neighbours.seek(operator, self.count)
+
+
+@dataclass(frozen=True)
+class NeighbourRecipe(Recipe):
+    """By which length scales neighbours were sought, and the pivots of the low rank beside them."""
 
     length_scales: Tensor
     low: Pivots | None
+    made_by: NearNeighbours
+
+    def moved_to(self, operator: KernelOperator) -> NeighbourFactor:
+        near = Neighbours.seek(operator, self.made_by.count, self.length_scales)
+        return self.made_by.going_on(operator, near, self.low)
+
+    def pack(self) -> Packed:
+        tensors, content = ({}, {}) if self.low is None else self.low.pack()
+        return {"neighbour_lengths": self.length_scales, **tensors}, content
 
 
-class NeighbourFactor:
-    """P⁻¹ for one operator. Build it with :meth:`build`.
+class NeighbourFactor(Preconditioner):
+    """P⁻¹ for one operator.
 
     Parameters
     ----------
@@ -47,42 +115,36 @@ class NeighbourFactor:
     neighbours : Neighbours
     low : PivotedCholesky or None
         Whose factor is L.
+    made_by : NearNeighbours
     """
 
-    def __init__(self, operator: KernelOperator, neighbours: Neighbours, low: PivotedCholesky | None) -> None:
+    made_by: NearNeighbours
+    fast = True
+    residual_may_rise = True
+
+    def __init__(
+        self, operator: KernelOperator, neighbours: Neighbours, low: PivotedCholesky | None, made_by: NearNeighbours
+    ) -> None:
         self.origin = operator.origin
         self.neighbours = neighbours
         self.low = low
+        self.made_by = made_by
         self._S, self._Qt = _factors(operator, neighbours.groups, _in_double(low, operator))
         self._St = self._S.transposed()
 
-    @classmethod
-    def build(
-        cls,
-        operator: KernelOperator,
-        m: int,
-        low: PivotedCholesky | None,
-        kept: NeighbourFactor | NeighbourRecipe | None = None,
-    ) -> NeighbourFactor:
-        """The factor at the operator's θ; with the neighbours of an earlier one while they serve."""
-        near = None
-        if isinstance(kept, NeighbourRecipe):
-            near = Neighbours.seek(operator, m, kept.length_scales)
-        elif isinstance(kept, NeighbourFactor) and kept.origin.same_data(operator.origin):
-            if kept.neighbours.groups.shape[1] == min(m, operator.n - 1) + 1:
-                near = kept.neighbours
-            if near is not None and kept.low is low and kept.origin.same(operator.origin):
-                return kept
-        if near is None or not near.still_serve(operator):
-            near = Neighbours.seek(operator, m)
-        return cls(operator, near, low)
+    def moved_to(self, operator: KernelOperator) -> NeighbourFactor | None:
+        if not self.origin.same_data(operator.origin):
+            return None
+        if self.origin.same(operator.origin):
+            return self
+        return self.made_by.going_on(operator, self.neighbours, self.low)
 
     @property
     def recipe(self) -> NeighbourRecipe:
-        return NeighbourRecipe(self.neighbours.length_scales, None if self.low is None else self.low.pivots)
+        low = None if self.low is None else self.low.pivots
+        return NeighbourRecipe(self.neighbours.length_scales, low, self.made_by)
 
-    def solve(self, R: Tensor) -> Tensor:
-        """P⁻¹ R, (n, c)."""
+    def apply(self, R: Tensor) -> Tensor:
         U = self._S.matmul(R.double())
         if self._Qt is not None:
             U.addmm_(self._Qt.T, self._Qt @ U, alpha=-1.0)

@@ -11,30 +11,63 @@ still good: with their indices p,  L = K[:, p] D⁻ᵀ,  D Dᵀ = K[p, p],  whic
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import KernelOperator
-from warmgp.operators.chunked import ChunkedOperator
+from warmgp.checks import check_count
+from warmgp.operators.base import KernelOperator, Origin
+from warmgp.schema import TensorRule, check_tensors, expect, list_of, record, whole
+from warmgp.solvers.base import Packed
 from warmgp.solvers.graphs import Recorded
+from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning, Recipe
 
 JITTER = 1e-10
 """Added to K[p, p] per unit of signal: pivots of another θ may be nearly dependent."""
 
 
-def pivoted_cholesky(operator: KernelOperator, rank: int, *, tolerance: float | None = None) -> Tensor:
-    """Partial pivoted Cholesky factor of K without noise, (n, k) with k ≤ rank.
+@dataclass(frozen=True)
+class LowRank(Preconditioning):
+    """Makes a pivoted Cholesky factor of low rank.
+
+    Parameters
+    ----------
+    rank : int
+        Columns of the factor.
+    pivot_every : int
+        New pivots are sought at every so many changes of the length scales.
+    """
+
+    rank: int = 100
+    pivot_every: int = 1
+
+    name = "low rank"
+
+    def __post_init__(self) -> None:
+        check_count("rank", self.rank)
+        check_count("pivot_every", self.pivot_every)
+
+    def build(self, operator: KernelOperator) -> PivotedCholesky:
+        L, pivots = eliminate(operator, self.rank)
+        return PivotedCholesky(L / operator.signal_variance**0.5, operator, Pivots(pivots, self))
+
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> Pivots:
+        record({"pivots": list_of(whole(), 2)})(content, "")
+        check_tensors(tensors, {"pivots": TensorRule(("k",), (torch.int64,))})
+        index, (rank, age) = tensors["pivots"], content["pivots"]
+        expect(bool(((index >= 0) & (index < n)).all()), "pivots", f"numbers of the {n} rows", "others")
+        return Pivots(index, LowRank(rank, self.pivot_every), age)
+
+
+def eliminate(operator: KernelOperator, rank: int, tolerance: float | None = None) -> tuple[Tensor, Tensor]:
+    """Returns a partial pivoted Cholesky factor of K without noise, (n, k) with k ≤ rank, and its pivots, (k,).
 
     It ends early when the largest remaining diagonal entry is below ``tolerance`` times the signal variance, by default
-    what is rounding in the operator's dtype: then L Lᵀ already is K.
+    what is rounding in the operator's dtype: then L Lᵀ already is K. Nothing is transferred per column on a GPU.
     """
-    return _eliminate(operator, rank, tolerance)[0]
-
-
-def _eliminate(operator: KernelOperator, rank: int, tolerance: float | None = None) -> tuple[Tensor, Tensor]:
-    """The partial factor and its pivots, (k,). Nothing is transferred per column on a GPU."""
     if tolerance is None:
         tolerance = max(1e-10, 10 * torch.finfo(operator.dtype).eps)
     least = tolerance * operator.signal_variance
@@ -69,43 +102,52 @@ def _eliminate(operator: KernelOperator, rank: int, tolerance: float | None = No
 
 
 @dataclass(frozen=True)
-class Pivots:
+class Pivots(Recipe):
     """Which rows a factor was built from: all that the next θ, or a resumed training, needs of it.
 
     Attributes
     ----------
     index : Tensor, (k,)
-    rank : int
-        What was asked for; there may be fewer.
+        There may be fewer than the rank that was asked for.
+    made_by : LowRank
     age : int
         How many times they have been carried to other length scales.
     """
 
     index: Tensor
-    rank: int
+    made_by: LowRank
     age: int = 0
 
+    def moved_to(self, operator: KernelOperator) -> PivotedCholesky | None:
+        """Returns the factor from the same pivots at other length scales, while they are young enough."""
+        return self.factor_at(operator) if self.age + 1 < self.made_by.pivot_every else None
+
     def factor_at(self, operator: KernelOperator) -> PivotedCholesky | None:
-        """A new factor at the operator's θ, or None where the pivots have become dependent."""
-        double = ChunkedOperator(operator.x.double(), operator.kernel, operator.theta)
-        columns = double.kernel_columns(self.index) / operator.signal_variance  # (n, k)
-        operator.entries_evaluated += double.entries_evaluated
-        square = columns[self.index]
+        """Returns a new factor at the operator's θ, or None where the pivots have become dependent."""
+        index = self.index.to(operator.device)
+        columns = operator.in_float64().kernel_columns(index) / operator.signal_variance  # (n, k)
+        square = columns[index]
         square.diagonal().add_(JITTER)
         factor, info = torch.linalg.cholesky_ex(square)
         if int(info) != 0:
             return None
         unit = torch.linalg.solve_triangular(factor, columns.T, upper=False).T
-        return PivotedCholesky(unit.contiguous(), operator, Pivots(self.index, self.rank, self.age + 1))
+        return PivotedCholesky(unit.contiguous(), operator, Pivots(index, self.made_by, self.age + 1))
+
+    def pack(self) -> Packed:
+        return {"pivots": self.index}, {"pivots": [self.made_by.rank, self.age]}
 
 
-class PivotedCholesky:
-    """P⁻¹ for one operator. Build it with :meth:`build`, carry it to the next θ with :meth:`moved_to`."""
+class PivotedCholesky(Preconditioner):
+    """P⁻¹ of low rank plus noise for one operator."""
+
+    made_by: LowRank
 
     def __init__(self, unit_factor: Tensor, operator: KernelOperator, pivots: Pivots) -> None:
         self.unit_factor = unit_factor.double()  # (n, k), for signal 1
         self.pivots = pivots
-        self.origin = operator.origin
+        self.made_by = pivots.made_by
+        self.origin: Origin = operator.origin
         self.noise_variance = operator.noise_variance
         self.signal_variance = operator.signal_variance
         inner = operator.signal_variance * (self.unit_factor.T @ self.unit_factor)
@@ -114,30 +156,26 @@ class PivotedCholesky:
         largest = float(torch.linalg.matrix_norm(inner))  # of P's eigenvalues
         self._W = W.mul_(operator.signal_variance**0.5).to(_precision(operator, largest))  # (k, n)
 
-    @classmethod
-    def build(cls, operator: KernelOperator, rank: int) -> PivotedCholesky:
-        L, pivots = _eliminate(operator, rank)
-        return cls(L / operator.signal_variance**0.5, operator, Pivots(pivots, rank))
+    @property
+    def recipe(self) -> Pivots:
+        return self.pivots
 
-    def moved_to(self, operator: KernelOperator, rank: int) -> PivotedCholesky | None:
-        """The same factor at the operator's noise and signal, or None where it does not fit."""
-        mine, its = self.origin.theta, operator.theta
-        if (
-            self.pivots.rank != rank
-            or not self.origin.same_data(operator.origin)
-            or not torch.equal(mine.length_scales, its.length_scales)
-        ):
+    def moved_to(self, operator: KernelOperator) -> PivotedCholesky | None:
+        """Returns the same factor at another noise and signal, or a new one from its pivots at other length scales."""
+        if not self.origin.same_data(operator.origin):
             return None
+        mine, its = self.origin.theta, operator.theta
+        if not torch.equal(mine.length_scales, its.length_scales):
+            return self.pivots.moved_to(operator)
         return self if mine.equals(its) else PivotedCholesky(self.unit_factor, operator, self.pivots)
 
-    def solve(self, R: Tensor) -> Tensor:
-        """P⁻¹ R, (n, c)."""
+    def apply(self, R: Tensor) -> Tensor:
         its = R.to(self._W.dtype)
         return torch.addmm(its, self._W.T, self._W @ its, alpha=-1.0).div_(self.noise_variance).to(R.dtype)
 
 
 def _precision(operator: KernelOperator, largest: float) -> torch.dtype:
-    """float64 where (r − WᵀW r)/σ² cancels so much that a float32 P⁻¹ might not be positive definite.
+    """Returns float64 where (r − WᵀW r)/σ² cancels so much that a float32 P⁻¹ might not be positive definite.
 
     Its rounding is ε/σ², and P⁻¹ is 1/``largest`` at least.
     """

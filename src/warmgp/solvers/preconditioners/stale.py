@@ -8,106 +8,172 @@ points.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator, Origin
-from warmgp.operators.dense import DenseOperator
+from warmgp.schema import DOUBLE, TensorRule, check_tensors, list_of, record, truth
+from warmgp.solvers.base import Packed
+from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning, Recipe
 from warmgp.solvers.triangular import solve_with_factor, triangular_inverse
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """What a factor is made again from after a resume, to the same bits."""
+class WholeFactor(Preconditioning):
+    """Makes a whole factor, kept while the data stay. Conjugate gradients say when another takes its place."""
+
+    name = "whole factor"
+
+    def build(self, operator: KernelOperator) -> StaleFactor:
+        made = StaleFactor.build(operator)
+        if made is None:
+            raise torch.linalg.LinAlgError(
+                "H is not positive definite even in float64: raise noise_floor, or remove near-duplicate rows"
+            )
+        return made
+
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> StaleRecipe:
+        record({}, {"factor": list_of(truth, 2)})(content, "")
+        check_tensors(tensors, {"factor_theta": TensorRule(("t",), DOUBLE, positive=True)})
+        return StaleRecipe(Hyperparameters.from_vector(tensors["factor_theta"]), *content.get("factor", ()))
+
+
+@dataclass(frozen=True)
+class StaleRecipe(Recipe):
+    """Which H was factored, and in which precision: the factor is made again to the same bits."""
 
     theta: Hyperparameters
     double: bool = False
-    half: bool = True  # X in float16, on a GPU
+    half: bool = True  # the inverse in float16, on a GPU
 
-    def build(self, operator: KernelOperator) -> StaleFactor | None:
-        """The factor, on the operator's data."""
+    made_by = WholeFactor()
+
+    def moved_to(self, operator: KernelOperator) -> StaleFactor | None:
         return StaleFactor.build(operator.at(self.theta), double=self.double, half=self.half)
+
+    def pack(self) -> Packed:
+        return {"factor_theta": self.theta.vector}, {"factor": [self.double, self.half]}
 
 
 @dataclass(frozen=True, eq=False)
-class StaleFactor:
-    """P⁻¹ of one H.
+class StaleFactor(Preconditioner):
+    """P⁻¹ of one whole H, of which there are two forms: by substitution, and by products.
 
     Attributes
     ----------
     origin : Origin
         Of the H that was factored.
-    factor : Tensor, (n, n)
-        Its lower Cholesky factor L; or, where ``noise`` is given, X = σL⁻¹, with zeros up to a multiple of 8.
-    noise : float or None
-        σ, for P⁻¹ = XᵀX/σ². Products are fast on a GPU and substitution is not. No entry of X is above one, so float16
-        holds it, which is precise enough for a preconditioner while the largest eigenvalue of H is below some 10⁶ σ².
     double : bool
         Whether H was factored in float64.
     """
 
     origin: Origin
-    factor: Tensor
-    noise: float | None = None
-    double: bool = False
+    double: bool
 
-    @classmethod
-    def build(cls, operator: KernelOperator, *, double: bool = False, half: bool = True) -> StaleFactor | None:
-        """Factor H in float32, or in float64 where that fails; None where H is not positive definite.
+    fast = True
+    made_by = WholeFactor()
 
-        ``double`` does not try float32, which has failed before. On a GPU X is kept in float16, or where ``half`` is
-        not wanted in the precision of the factor.
+    @staticmethod
+    def build(operator: KernelOperator, *, double: bool = False, half: bool = True) -> StaleFactor | None:
+        """Factors H in float32, or in float64 where that fails; None where H is not positive definite.
+
+        ``double`` does not try float32, which has failed before. On a GPU the inverse of the factor is kept, in
+        float16, or where ``half`` is not wanted in the precision of the factor.
         """
         for dtype in (torch.float64,) if double else (torch.float32, torch.float64):
-            if isinstance(operator, DenseOperator) and dtype == operator.dtype:
-                H = operator.H.clone()
-            else:
-                dense = DenseOperator(operator.x.to(dtype), operator.kernel, operator.theta)
-                H = dense.take()
-                operator.entries_evaluated += dense.entries_evaluated
+            H = operator.dense(dtype)
             L = H.mT  # by columns, as LAPACK works: in place, without a copy
             info = torch.empty((), dtype=torch.int32, device=H.device)
             torch.linalg.cholesky_ex(L, out=(L, info))
             if int(info) == 0:
-                factor = cls(operator.origin, L, double=dtype == torch.float64)
+                factor = Substitution(operator.origin, dtype == torch.float64, L)
                 return factor if H.device.type == "cpu" else factor.inverted(torch.float16 if half else dtype)
         return None
 
-    def successor(self, operator: KernelOperator) -> StaleFactor | None:
-        """The factor that takes over when this one is of little help: of the operator's H, or where this one is of that
-        H already, in the next precision; None after the last, or where H is not positive definite."""
-        if not self.origin.same(operator.origin):
-            return self.build(operator, double=self.double)
-        if self.factor.dtype == torch.float16:
-            return self.build(operator, double=self.double, half=False)
-        return None if self.double else self.build(operator, double=True, half=False)
+    def moved_to(self, operator: KernelOperator) -> StaleFactor | None:
+        """Returns itself, at any θ of the same data."""
+        return self if self.origin.same_data(operator.origin) else None
 
     @property
-    def recipe(self) -> Recipe:
-        return Recipe(self.origin.theta, self.double, self.noise is None or self.factor.dtype == torch.float16)
+    @abstractmethod
+    def half(self) -> bool:
+        """Whether it is, or on a GPU would be, kept in float16."""
 
-    def inverted(self, dtype: torch.dtype) -> StaleFactor:
-        """The same preconditioner by products with X = σL⁻¹ in that dtype."""
-        noise, n = float(self.origin.theta.noise_scale), self.factor.shape[0]
-        X = torch.zeros(_padded(n), _padded(n), dtype=dtype, device=self.factor.device)
-        X[:n, :n] = triangular_inverse(self.factor).mul_(noise)
-        return StaleFactor(self.origin, X, noise, self.double)
+    @property
+    def recipe(self) -> StaleRecipe:
+        return StaleRecipe(self.origin.theta, self.double, self.half)
 
-    def solve(self, R: Tensor) -> Tensor:
-        """P⁻¹ R, (n, c)."""
-        if self.noise is None:
-            return solve_with_factor(self.factor, R.to(self.factor.dtype)).to(R.dtype)
+    def successor(self, operator: KernelOperator) -> StaleFactor | None:
+        """Returns the factor that takes over when this one is of little help: of the operator's H, or where this one is
+        of that H already, in the next precision; None after the last, or where H is not positive definite."""
+        if not self.origin.same(operator.origin):
+            return self.build(operator, double=self.double)
+        return self._more_precise(operator)
+
+    def _more_precise(self, operator: KernelOperator) -> StaleFactor | None:
+        return None if self.double else self.build(operator, double=True, half=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Substitution(StaleFactor):
+    """P⁻¹ = L⁻ᵀL⁻¹ by two substitutions with the lower Cholesky factor L, (n, n): the form for a CPU."""
+
+    L: Tensor
+
+    @property
+    def half(self) -> bool:
+        return True
+
+    def apply(self, R: Tensor) -> Tensor:
+        return solve_with_factor(self.L, R.to(self.L.dtype)).to(R.dtype)
+
+    def inverted(self, dtype: torch.dtype) -> Products:
+        """Returns the same preconditioner by products, with X in that dtype."""
+        sigma, n = float(self.origin.theta.noise_scale), self.L.shape[0]
+        X = torch.zeros(_padded(n), _padded(n), dtype=dtype, device=self.L.device)
+        X[:n, :n] = triangular_inverse(self.L).mul_(sigma)
+        return Products(self.origin, self.double, X, sigma)
+
+
+@dataclass(frozen=True, eq=False)
+class Products(StaleFactor):
+    """P⁻¹ = XᵀX/σ² by two products: the form for a GPU, where they are fast and substitution is not.
+
+    Attributes
+    ----------
+    X : Tensor
+        σL⁻¹, (n, n), with zeros up to a multiple of 8. No entry of it is above one, so float16 holds it, which is
+        precise enough for a preconditioner while the largest eigenvalue of H is below some 10⁶ σ².
+    sigma : float
+    """
+
+    X: Tensor
+    sigma: float
+
+    @property
+    def half(self) -> bool:
+        return self.X.dtype == torch.float16
+
+    def apply(self, R: Tensor) -> Tensor:
         n, c = R.shape
         scale = R.abs().amax(0).clamp_min(torch.finfo(R.dtype).tiny)  # per column: float16 has few exponents
-        scaled = torch.zeros(self.factor.shape[0], _padded(c), dtype=self.factor.dtype, device=R.device)
+        scaled = torch.zeros(self.X.shape[0], _padded(c), dtype=self.X.dtype, device=R.device)
         scaled[:n, :c] = R / scale
-        whole = self.factor.T @ (self.factor @ scaled)
-        return whole[:n, :c].to(R.dtype) * (scale / self.noise**2)
+        whole = self.X.T @ (self.X @ scaled)
+        return whole[:n, :c].to(R.dtype) * (scale / self.sigma**2)
+
+    def _more_precise(self, operator: KernelOperator) -> StaleFactor | None:
+        if self.half:
+            return self.build(operator, double=self.double, half=False)
+        return super()._more_precise(operator)
 
 
 def _padded(n: int) -> int:
-    """The next multiple of 8: tensor cores want rows of whole 16 bytes."""
+    """Returns the next multiple of 8: tensor cores want rows of whole 16 bytes."""
     return -(-n // 8) * 8

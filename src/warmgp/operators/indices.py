@@ -1,0 +1,44 @@
+"""Rows and columns of H, by slices or by tensors of indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+Index = slice | Tensor
+"""Rows or columns: a slice with explicit bounds, or an int64 tensor."""
+
+
+def index_size(index: Index) -> int:
+    """Returns how many rows an index selects."""
+    return index.stop - index.start if isinstance(index, slice) else int(index.numel())
+
+
+def part_of(index: Index, part: slice) -> Index:
+    """Returns the index of some of the rows that an index selects, those at ``part`` of them."""
+    return slice(index.start + part.start, index.start + part.stop) if isinstance(index, slice) else index[part]
+
+
+def ranges(n: int, size: int) -> Iterator[slice]:
+    """Cuts 0…n into slices of at most ``size``."""
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def zero_own(r: Tensor, rows: Index, columns: Index) -> None:
+    """Sets the distance of every point from itself to 0 in place, exactly, whatever kind the indices of r are."""
+    if isinstance(rows, slice) and isinstance(columns, slice):
+        low, high = max(rows.start, columns.start), min(rows.stop, columns.stop)
+        if low < high:
+            r[low - rows.start : high - rows.start, low - columns.start : high - columns.start].fill_diagonal_(0.0)
+    elif isinstance(rows, slice):
+        zero_own(r.T, columns, rows)
+    elif isinstance(columns, slice):
+        position = rows - columns.start
+        inside = (position >= 0) & (position < columns.stop - columns.start)
+        position = position.clamp(0, columns.stop - columns.start - 1)
+        own = torch.arange(rows.numel(), device=r.device), position
+        r[own] = torch.where(inside, torch.zeros_like(r[own]), r[own])
+    else:
+        r.masked_fill_(rows[:, None] == columns, 0.0)

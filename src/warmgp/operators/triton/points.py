@@ -1,0 +1,72 @@
+"""Inputs prepared for the Triton kernels: one input per line for differences, float16 halves for products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+from torch import Tensor
+
+from warmgp.operators.triton.split import PAD
+
+LARGEST_SQUARE = 3e4
+"""|αz|² up to which float16 halves can hold it."""
+
+ROUNDING = 2.0**-21
+"""Of a squared distance by products, relative to |z|²."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """One set of inputs as the kernels take it: for differences (d, padded), or halves of augmented rows (padded, D).
+
+    The first ``differenced`` inputs are for differences and the others for products; where there are no others the
+    halves are zeros of (PAD, 16). All inputs have their line.
+    """
+
+    n: int
+    differenced: int
+    lines: Tensor  # αz, one input per line, (d, padded)
+    row_high: Tensor  # halves of [−2αz, |αz|², 1] of the other inputs, |αz|² in two parts
+    row_low: Tensor
+    column_high: Tensor  # halves of [αz, 1, |αz|²]
+    column_low: Tensor
+
+    @classmethod
+    def prepare(cls, z: Tensor, differenced: int) -> Points:
+        """From inputs αz of (n, d); float64 ones are for differences, all of them."""
+        n, d = z.shape
+        padded = triton.cdiv(n, PAD) * PAD
+        lines = torch.zeros(d, padded, device=z.device, dtype=z.dtype)
+        lines[:, :n] = z.T
+        if differenced == d:
+            nought = torch.zeros(PAD, 16, device=z.device, dtype=torch.float16)
+            return cls(n, d, lines, nought, nought, nought, nought)
+        z, d = z[:, differenced:], d - differenced
+        D = max(16, triton.next_power_of_2(d + 4))
+        rows, columns = (torch.zeros(padded, D, device=z.device, dtype=torch.float32) for _ in range(2))
+        high, low = (half.double() for half in _halves(z))
+        square = (high * (high + 2.0 * low)).sum(1)  # |z|² as the three products see it: coincident points cancel
+        coarse = (
+            torch.stack(_halves(square.float())).float().sum(0)
+        )  # what two halves hold; the rest has its own column
+        rest = (square - coarse.double()).float()
+        rows[:n, :d], rows[:n, d], rows[:n, d + 1], rows[:n, d + 2 : d + 4] = -2.0 * z, coarse, rest, 1.0
+        columns[:n, :d], columns[:n, d : d + 2], columns[:n, d + 2], columns[:n, d + 3] = z, 1.0, coarse, rest
+        return cls(n, differenced, lines, *_halves(rows), *_halves(columns))
+
+    @property
+    def has_products(self) -> bool:
+        return self.differenced < self.lines.shape[0]
+
+    @property
+    def distances(self) -> dict[str, int | bool]:
+        """The constants that say how a kernel makes distances."""
+        return {"PRODUCTS": self.has_products, "DIFFERENCED": self.differenced, "D": self.row_high.shape[1]}
+
+
+def _halves(values: Tensor) -> tuple[Tensor, Tensor]:
+    """hi and lo in float16 with hi + lo = values to 22 bits."""
+    high = values.to(torch.float16)
+    return high, (values - high.to(torch.float32)).to(torch.float16)

@@ -1,0 +1,29 @@
+"""No preconditioner: P = I."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from warmgp.operators.base import KernelOperator
+from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning
+
+
+@dataclass(frozen=True)
+class Unpreconditioned(Preconditioning):
+    """Leaves the systems as they are."""
+
+    name = "none"
+
+    def build(self, operator: KernelOperator) -> Identity:
+        return Identity()
+
+
+class Identity(Preconditioner):
+    """P⁻¹ = I."""
+
+    made_by = Unpreconditioned()
+
+    def apply(self, R: Tensor) -> Tensor:
+        return R.clone()

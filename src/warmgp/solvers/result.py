@@ -1,0 +1,82 @@
+"""When a solve may stop, and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from warmgp.checks import is_number
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """Says when a solve may stop.
+
+    Attributes
+    ----------
+    tol : float
+        Relative residual that both the mean system and the average probe must reach.
+    max_epochs : float or None
+        Budget for the iterations; None means until ``tol``, or until the solver makes no more progress.
+    """
+
+    tol: float = 0.01
+    max_epochs: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.tol) and 0 < self.tol < 1):  # zero itself has a relative residual of 1
+            raise ValueError(f"tol must be a positive number below 1, got {self.tol!r}")
+        if self.max_epochs is not None and not (is_number(self.max_epochs) and self.max_epochs > 0):
+            raise ValueError(f"max_epochs must be a positive number or None, got {self.max_epochs!r}")
+
+    def allows(self, epochs: float) -> bool:
+        """Says whether the iterations may use that many epochs in all."""
+        return self.max_epochs is None or epochs <= self.max_epochs * (1 + 1e-9)
+
+
+@dataclass(frozen=True)
+class SolveResult:
+    """Holds what a solve found, how far it got, and what it cost.
+
+    Attributes
+    ----------
+    solution : Tensor, (n, 1 + s)
+    residual_mean, residual_probes : float
+        Relative residual of the first system; average over the other systems (0 where there are none).
+    residual_checked : bool
+        Whether those are the true residual, computed from H, or the one that the iteration carried.
+    iterations : int
+    iteration_epochs, overhead_epochs : float
+    converged : bool
+        True only with a checked residual.
+    stop_reason : str
+        "converged", "budget", "stagnated" or "diverged".
+    seconds : float
+    state : Any
+        What the next solve may reuse; pass it back as ``state``. Only the solver knows what it is.
+    notes : tuple of str
+        What a user should know: a lowered learning rate, say.
+    factor : Tensor or None, (n, n)
+        The lower Cholesky factor of H in float64, where the solver made one.
+    """
+
+    solution: Tensor
+    residual_mean: float
+    residual_probes: float
+    residual_checked: bool
+    iterations: int
+    iteration_epochs: float
+    overhead_epochs: float
+    converged: bool
+    stop_reason: str
+    seconds: float
+    state: Any = None
+    notes: tuple[str, ...] = ()
+    factor: Tensor | None = None
+
+    @property
+    def epochs(self) -> float:
+        """All entries of H applied, divided by n²."""
+        return self.iteration_epochs + self.overhead_epochs
