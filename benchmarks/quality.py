@@ -63,13 +63,13 @@ def main() -> None:
                 model = GPRegressor(random_state=0, device="cpu", **METHODS[method]).fit(x, y)
                 seconds = time.perf_counter() - began
                 mean, std = model.predict(x_test, return_std=True)
-                unit = float(model._scaler.y_scale)  # scores are in standardised units, like the paper's
+                unit = float(model.scaler_.y_scale)  # scores are in standardised units, like the paper's
                 parts = (torch.as_tensor(part) / unit for part in (mean, std, y_test))
                 m, s, t = parts
                 row = {
                     "dataset": name, "method": method, "n": len(x), "seconds": seconds, **scores(m, s.square(), t),
                     "noise_scale": float(model.hyperparameters_.noise_scale), "steps": model.n_steps_,
-                    "converged": model.converged_, "plan": str(model.plan_), "dtype": str(model._posterior.x.dtype),
+                    "converged": model.converged_, "plan": str(model.plan_), "dtype": str(model.posterior_.x.dtype),
                     "notes": [note for record in model.history_ for note in record.notes],
                 }  # fmt: skip
                 rows.append(row)

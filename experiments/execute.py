@@ -197,7 +197,7 @@ def fit(run: Run, data: Split, place: Place, clock: Clock) -> Trained:
         checkpoint.unlink()
         model.fit(data.x_train, data.y_train, held_out)
     plan = {"options": repr(model.plan_)} if run.prior == "product" else plan_to_json(model.plan_)
-    return model._posterior, model.converged_, model.history_, plan
+    return model.posterior_, model.converged_, model.history_, plan
 
 
 def estimator_of(run: Run) -> str | Pathwise:

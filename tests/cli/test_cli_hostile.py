@@ -216,7 +216,7 @@ BIG = 2**53
 WHOLE_NUMBERS: dict[str, tuple[list[int], bool]] = {
     "exact": ([BIG, BIG + 2, -BIG], False),
     "odd": ([BIG, BIG + 1, 3], True),
-    "time stamps": ([1_700_000_000_000_000_001 + 1000 * i for i in range(3)], True),
+    "time stamps": ([1_700_000_000_000_000_001 + 10_000 * i for i in range(3)], True),
     "powers": ([2**62, -(2**62), 2**61], False),
     "negative": ([-BIG - 1, 2, 3], True),
     "without sign": ([2**64 - 1, 2**63 + 1, 5], True),

@@ -73,7 +73,7 @@ def test_pol_by_command_line_is_pol_by_python(fitted: Path, uci_folder: Path, on
     with pytest.warns(ConvergenceWarning):
         model = GPRegressor(random_state=0, **SETTINGS).fit(split.x_train, split.y_train)  # type: ignore[arg-type]
     loaded = GPRegressor.load(fitted / "model", device="cpu")
-    assert loaded.hyperparameters_.equals(model.hyperparameters_) and loaded._posterior.x.shape == (13_500, 26)
+    assert loaded.hyperparameters_.equals(model.hyperparameters_) and loaded.posterior_.x.shape == (13_500, 26)
     mean, std = model.predict(split.x_test, return_std=True)
     found = read_csv(out)
     np.testing.assert_array_equal(found["mean"], mean)

@@ -352,7 +352,7 @@ def test_an_estimator_as_an_object_is_kept(tmp_path: Path) -> None:
     own = Pathwise(5, 60, "plain")
     model = GPRegressor(gradient=own, solver="cg", n_steps=2, random_state=0, checkpoint=tmp_path / "c").fit(X, y)
     assert model.plan_.gradient == own and model.plan_.n_features == 60
-    assert model._posterior.solution.shape == (80, 6)
+    assert model.posterior_.solution.shape == (80, 6)
     model.save(tmp_path / "m")
     again = GPRegressor.load(tmp_path / "m")
     assert again.gradient == own and again.plan_.gradient == own

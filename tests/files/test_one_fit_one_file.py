@@ -174,8 +174,8 @@ def test_a_pickle_of_a_gpu_loads_without_one(monkeypatch: pytest.MonkeyPatch) ->
     expected = model.predict(X, return_std=True)
     model.plan_ = replace(model.plan_, device=torch.device("cuda:7"), operator="fused")
     moved: list[str] = []
-    whole = type(model._posterior).to
-    monkeypatch.setattr(type(model._posterior), "to", lambda self, to: (moved.append(str(to)), whole(self, to))[1])
+    whole = type(model.posterior_).to
+    monkeypatch.setattr(type(model.posterior_), "to", lambda self, to: (moved.append(str(to)), whole(self, to))[1])
     pickled = pickle.dumps(model)
     assert moved == ["cpu"]
     loaded = pickle.loads(pickled)

@@ -58,8 +58,8 @@ def judge(attack: Attack) -> tuple[dict[str, int], list[str]]:
     found = exact.standard_mean(mean), exact.standard_std(std), exact.standard_std(latent)
     wrong, more = compare(exact, answer, *found, model)
     faults += more
-    if hasattr(model, "_posterior"):
-        residual = exact.residual(model._posterior.solution[:, 0].double().cpu().numpy())
+    if hasattr(model, "posterior_"):
+        residual = exact.residual(model.posterior_.solution[:, 0].double().cpu().numpy())
         if not residual <= 1.5 * model.tol:
             faults.append(f"converged, with a residual of {residual:.2g} where tol is {model.tol:g}")
     if faults:
@@ -85,7 +85,7 @@ def compare(
             f"the worst by {np.nanmax(error):.3g}, where the reference is in doubt by {doubt[np.nanargmax(error)]:.1g}"
         )
     ratio = std / predictive
-    if model.plan_.exact_posterior or model.plan_.gradient.name == "exact":
+    if model.report_.exact_variances:
         if not (np.abs(ratio - 1) <= STD).all():
             faults.append(f"exact std between {np.nanmin(ratio):.3g} and {np.nanmax(ratio):.3g} of what it should be")
         apart = np.abs(latent - answer.latent)

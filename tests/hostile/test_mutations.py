@@ -64,7 +64,7 @@ class Subject:
         self.whole = (folder / ("m" if what == "model" else "c")).read_bytes()
         self.model = GPRegressor(**self.settings)
         self.mark = made_from(self.model, {"X": X, "y": y}, int(np.random.RandomState(0).randint(2**31 - 1)))
-        self.plan = self.model._make_plan(*X.shape)
+        self.plan = self.model.plan(X)
         self.expected = self.read(self.whole)
 
     def read(self, whole: bytes) -> list[bytes]:

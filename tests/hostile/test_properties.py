@@ -110,7 +110,7 @@ def test_batches(world: World, dtype: str, solver: str, cut: int) -> None:
     model = world.fit(X, y, dtype=dtype, solver=solver)
     parts = [answers(model, X_new[rows]) for rows in (slice(0, cut), slice(cut, None))]
     mean, std = (np.concatenate(part) for part in zip(*parts, strict=True))
-    single = model._posterior.x.dtype == torch.float32
+    single = model.posterior_.x.dtype == torch.float32
     assume(model.converged_ or not single)
     bound = 0.1 if single else 1e-6  # each is promised to be within 0.1 of the same truth; float64 rounds v/σ² alone
     alike(answers(model, X_new), (mean, std), bound)

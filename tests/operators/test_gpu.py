@@ -178,8 +178,8 @@ def test_far_points_return_to_the_prior_and_leave_near_ones_alone(kernel: str, d
     model = GPRegressor(kernel, init=theta, n_steps=0, random_state=0).fit(X, 3 + np.sin(X[:, 0]))
     far = np.array([[1e20] + [0.0] * (d - 1), [1e300] + [-1e300] * (d - 1), [0.0] * (d - 1) + [1e38]])
     mean, std = model.predict(np.r_[far, X[:5]], return_std=True)
-    np.testing.assert_allclose(mean[:3], model._scaler.y_mean, rtol=1e-6)
-    np.testing.assert_allclose(std[:3], 1.53 * model._scaler.y_scale, rtol=0.4)
+    np.testing.assert_allclose(mean[:3], model.scaler_.y_mean, rtol=1e-6)
+    np.testing.assert_allclose(std[:3], 1.53 * model.scaler_.y_scale, rtol=0.4)
     np.testing.assert_allclose(mean[3:], model.predict(X[:5]), rtol=1e-4)
 
 

@@ -49,7 +49,7 @@ def test_memory_does_not_grow_with_the_rows_to_predict(tmp_path: Path) -> None:
         cheap = {"n_steps": 0, "max_epochs": 0.1, "n_features": 2000, "dtype": "float32", "memory_budget": 2**30}
         model = GPRegressor(solver="ap", device="cpu", random_state=0, **cheap)
         model.fit(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=n)).save(tmp_path / "model")
-    assert model._posterior.n_samples == 64 and model._posterior.x.shape == (n, d)
+    assert model.posterior_.n_samples == 64 and model.posterior_.x.shape == (n, d)
 
     peak = {}
     for rows in (20_000, 80_000):

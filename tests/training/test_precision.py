@@ -145,7 +145,7 @@ def test_a_dtype_of_ones_own_is_kept() -> None:
     settings = {"solver": "cg", "n_steps": 1, "n_features": 100, "n_probes": 3, "random_state": 0}
     for dtype in (torch.float32, torch.float64):
         model = GPRegressor(dtype=dtype, **settings).fit(x.numpy(), y.numpy())
-        assert model._posterior.x.dtype == dtype and not model.plan_.promote
+        assert model.posterior_.x.dtype == dtype and not model.plan_.promote
 
 
 class Fragile(ConjugateGradients):

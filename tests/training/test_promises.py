@@ -29,7 +29,7 @@ NANOSECONDS = 1_700_000_000_000_000_000
 
 def off_by(model: GPRegressor, X: np.ndarray, y: np.ndarray, X_new: np.ndarray) -> np.ndarray:
     """|mean − exact mean| in predictive standard deviations, (m,)."""
-    mean, std = exact_prediction(X, y, X_new, model._posterior.kernel.name, model.hyperparameters_.vector.numpy())
+    mean, std = exact_prediction(X, y, X_new, model.posterior_.kernel.name, model.hyperparameters_.vector.numpy())
     return np.abs(model.predict(X_new) - mean) / std
 
 
@@ -264,7 +264,7 @@ def test_far_from_all_data_the_prior_is_back(kernel: str, settings: dict) -> Non
     mean, std = model.predict(far, return_std=True)
     np.testing.assert_allclose(mean, y.mean(), rtol=1e-6)
     prior = y.std() * (1.5**2 + 0.1**2) ** 0.5
-    np.testing.assert_allclose(std, prior, rtol=1e-6 if model._posterior.exact else 0.4)  # else of 64 functions
+    np.testing.assert_allclose(std, prior, rtol=1e-6 if model.posterior_.exact else 0.4)  # else of 64 functions
     assert np.isfinite(model.sample_y(far, 3)).all() and np.isfinite(model.predict(far, return_cov=True)[1]).all()
     near = model.predict(X[:3])
     np.testing.assert_allclose(model.predict(np.r_[far, X[:3]])[-3:], near, rtol=1e-5)
@@ -273,7 +273,7 @@ def test_far_from_all_data_the_prior_is_back(kernel: str, settings: dict) -> Non
 def test_a_prediction_that_is_no_number_is_an_error() -> None:
     X = np.random.default_rng(0).uniform(-1, 1, (30, 1))
     model = GPRegressor(n_steps=1, random_state=0).fit(X, X[:, 0])
-    model._scaler = Standardizer(model._scaler.x_mean, model._scaler.x_scale, 0.0, 1e308)
+    model.scaler_ = Standardizer(model.scaler_.x_mean, model.scaler_.x_scale, 0.0, 1e308)
     with pytest.raises(FloatingPointError, match="prediction of row 0, counted from 0, is not a finite number"):
         model.predict([[50.0]], return_cov=True)
 

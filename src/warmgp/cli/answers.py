@@ -74,7 +74,7 @@ class FarInputs:
     """
 
     def __init__(self, model: GPRegressor) -> None:
-        self._scaler, x = model._scaler, model._posterior.x
+        self._scaler, x = model.scaler_, model.posterior_.x
         self._low, self._high = (side.double().cpu().numpy() for side in (x.amin(0), x.amax(0)))
         spread = x.std(0, correction=0).double().cpu().numpy()
         self._reach = FAR * np.where(spread > 0, spread, 1.0)  # a constant column has units of its own

@@ -7,13 +7,11 @@ half written, and the checkpoint has every whole step). An error is one line on 
 from __future__ import annotations
 
 import importlib.util
-import os
-import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -23,10 +21,12 @@ from rich.table import Table as Grid
 
 import warmgp
 from warmgp.cli import demo as demonstration
+from warmgp.cli import options as opt
 from warmgp.cli.answers import FarInputs, answer, feature_names
-from warmgp.cli.columns import UsageError, feature_chunks, one_target, resolve, training_table
-from warmgp.cli.held_out import metrics, split
-from warmgp.cli.tables import TableError, TableWriter, open_table
+from warmgp.cli.columns import UsageError, feature_chunks, one_target, resolve
+from warmgp.cli.fitting import check_apart, check_paths, check_settings, fit_table, number
+from warmgp.cli.held_out import metrics
+from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import cells, console, say, show, tell
 from warmgp.cli.termination import Terminated, terminated
 from warmgp.estimator.convergence import ConvergenceWarning
@@ -43,11 +43,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-DataArgument = Annotated[Path, typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .parquet or .npz")]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="model file written by fit")]
-DeviceOption = Annotated[str, typer.Option(help='"auto", "cpu", "cuda", …')]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="no progress bar")]
 
 
 def _version(asked: bool) -> None:
@@ -68,32 +63,32 @@ def root(
 # -- commands --------------------------------------------------------------------------------------------------------
 @app.command()
 def fit(
-    data: DataArgument,
-    target: Annotated[list[str], typer.Option(metavar="COL", help="column to predict")],
-    out: Annotated[Path | None, typer.Option(help="model file to write")] = None,
-    drop: Annotated[list[str] | None, typer.Option(metavar="COL", help="column to leave out (repeatable)")] = None,
-    one_hot: Annotated[list[str] | None, typer.Option(metavar="COL", help="text column to encode (repeatable)")] = None,
-    test_fraction: Annotated[float | None, typer.Option(help="share of rows to hold out and score on")] = None,
-    kernel: Annotated[str, typer.Option(help="rbf, matern12, matern32 or matern52")] = "matern32",
-    ard: Annotated[bool, typer.Option(help="one length scale per column, or one for all")] = True,
-    solver: Annotated[str, typer.Option(help="auto, cholesky, cg, ap or sgd")] = "auto",
-    gradient: Annotated[str, typer.Option(help="auto, exact, standard or pathwise")] = "auto",
-    n_probes: Annotated[int, typer.Option(help="probes, also the posterior functions behind std")] = 64,
-    n_features: Annotated[str, typer.Option(help="random features, an even number, or auto")] = "auto",
-    tol: Annotated[float, typer.Option(help="relative residual at which a solve has converged")] = 0.01,
-    max_epochs: Annotated[str, typer.Option(help="budget of a solve in epochs, none, or auto")] = "auto",
-    n_steps: Annotated[str, typer.Option(help="Adam steps, or auto")] = "auto",
-    learning_rate: Annotated[str, typer.Option(help="of Adam, or auto")] = "auto",
-    init: Annotated[str, typer.Option(help="where to start: ones, sample, subset or auto")] = "auto",
-    noise_floor: Annotated[float, typer.Option(help="least noise scale, in standardised units")] = 1e-4,
-    dtype: Annotated[str, typer.Option(help="auto, float32 or float64")] = "auto",
-    device: DeviceOption = "auto",
-    seed: Annotated[int, typer.Option(help="of all randomness, the held-out rows included")] = 0,
-    checkpoint: Annotated[Path | None, typer.Option(help="keep the state of training in this file")] = None,
-    checkpoint_every: Annotated[int, typer.Option(help="steps between checkpoints")] = 10,
-    resume: Annotated[bool, typer.Option("--resume", help="go on from the checkpoint, if there is one")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say how it would train, and the cost")] = False,
-    quiet: QuietOption = False,
+    data: opt.Data,
+    target: opt.Target,
+    out: opt.OutModel = None,
+    drop: opt.Drop = None,
+    one_hot: opt.OneHot = None,
+    test_fraction: opt.TestFraction = None,
+    kernel: opt.KernelName = "matern32",
+    ard: opt.Ard = True,
+    solver: opt.SolverName = "auto",
+    gradient: opt.GradientName = "auto",
+    n_probes: opt.Probes = 64,
+    n_features: opt.Features = "auto",
+    tol: opt.Tolerance = 0.01,
+    max_epochs: opt.MaxEpochs = "auto",
+    n_steps: opt.Steps = "auto",
+    learning_rate: opt.LearningRate = "auto",
+    init: opt.Init = "auto",
+    noise_floor: opt.NoiseFloor = 1e-4,
+    dtype: opt.Dtype = "auto",
+    device: opt.Device = "auto",
+    seed: opt.Seed = 0,
+    checkpoint: opt.Checkpoint = None,
+    checkpoint_every: opt.CheckpointEvery = 10,
+    resume: opt.Resume = False,
+    dry_run: opt.DryRun = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Train on a table and write a model file.
 
@@ -107,11 +102,11 @@ def fit(
         solver=solver,
         gradient=gradient,
         n_probes=n_probes,
-        n_features=_number("--n-features", n_features, int),
+        n_features=number("--n-features", n_features, int),
         tol=tol,
-        max_epochs=_number("--max-epochs", max_epochs, float, none=True),
-        n_steps=_number("--n-steps", n_steps, int),
-        learning_rate=_number("--learning-rate", learning_rate, float),
+        max_epochs=number("--max-epochs", max_epochs, float, none=True),
+        n_steps=number("--n-steps", n_steps, int),
+        learning_rate=number("--learning-rate", learning_rate, float),
         init=init,
         noise_floor=noise_floor,
         dtype=dtype,
@@ -121,70 +116,36 @@ def fit(
         verbose=not quiet,
         random_state=seed,
     )
-    if not 0 <= seed < 2**32:
-        raise UsageError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
-    _check_settings(model)
+    check_settings(model)
     if test_fraction is not None and not 0 < test_fraction < 1:
         raise UsageError(f"--test-fraction must be between 0 and 1, got {test_fraction:g}")
-    if out is not None:
-        check_writable(out)
-    _check_checkpoint(checkpoint, resume)
-    _check_apart({"DATA": data, "--out": out, "--checkpoint": checkpoint})
-    table = open_table(data)
-    name = one_target(table, target)
-    X, y = training_table(table, name, drop or [], one_hot or [])
-    train, test = split(len(y), test_fraction, seed)
-    if np.ptp(y[train]) == 0:
-        raise TableError(
-            f"the target {name!r} of {data} is constant ({y[train][0]:g}): nothing to learn, check --target"
-        )
-    if dry_run:
-        told = f"{len(train):,} rows of {X.shape[1]} columns. {model.plan(X.iloc[train])}"
-        tell(told)
-        return
-    interrupted = None
-    try:
-        model.fit(X.iloc[train], y[train])
-    except KeyboardInterrupt as error:
-        if not hasattr(model, "history_"):
-            raise
-        interrupted = error
-    assert out is not None
-    model.save(out)
-    told = f"fitted {len(train):,} rows of {X.shape[1]} columns: {out}"
-    if interrupted:
-        told += f" (interrupted {interrupted})"
-    tell(told)
-    if interrupted:
-        raise interrupted
-    if len(test):
-        found = answer(model, X.iloc[test], data, test + 1, std=True)
-        show(
-            f"{len(test):,} held-out rows, which the model has not seen", metrics(y[test], found["mean"], found["std"])
-        )
+    check_paths(data, out, checkpoint, resume)
+    where = None if dry_run else out
+    fit_table(model, data, target, where, drop=drop or [], one_hot=one_hot or [], test_fraction=test_fraction)
 
 
 @app.command()
 def predict(
-    model: ModelArgument,
-    data: DataArgument,
-    out: Annotated[Path, typer.Option(help="table to write: .csv, .csv.gz, .parquet or .npz")],
-    std: Annotated[bool, typer.Option("--std", help="also the standard deviation of a new observation")] = False,
-    samples: Annotated[int, typer.Option(help="also this many posterior functions, without noise")] = 0,
-    device: DeviceOption = "auto",
-    quiet: QuietOption = False,
+    model: opt.Model,
+    data: opt.Data,
+    out: opt.OutTable,
+    std: opt.Std = False,
+    samples: opt.Samples = 0,
+    device: opt.Device = "auto",
+    quiet: opt.Quiet = False,
 ) -> None:
     """Predict every row of a table.
 
     In chunks, so that the table may be larger than memory; the output appears when it is whole.
     """
-    _check_apart({"MODEL": model, "DATA": data, "--out": out})
+    check_apart({"MODEL": model, "DATA": data, "--out": out})
     writer = TableWriter(out)
     fitted = GPRegressor.load(model, device)
-    if not 0 <= samples <= fitted._posterior.n_samples:
+    most = fitted.posterior_.n_samples
+    if not 0 <= samples <= most:
         raise UsageError(
-            f"--samples must be between 0 and the {fitted._posterior.n_samples} functions of {model}, got {samples}: "
-            f"fit with a larger --n-probes for more"
+            f"--samples must be between 0 and the {most} functions of {model}, got {samples}: fit with a larger "
+            f"--n-probes for more"
         )
     table = open_table(data)
     names = feature_names(fitted)
@@ -207,11 +168,11 @@ def predict(
 
 @app.command()
 def score(
-    model: ModelArgument,
-    data: DataArgument,
-    target: Annotated[list[str], typer.Option(metavar="COL", help="column that holds the truth")],
-    device: DeviceOption = "auto",
-    quiet: QuietOption = False,
+    model: opt.Model,
+    data: opt.Data,
+    target: opt.Truth,
+    device: opt.Device = "auto",
+    quiet: opt.Quiet = False,
 ) -> None:
     """Compare predictions with true values.
 
@@ -240,17 +201,18 @@ def score(
 
 
 @app.command()
-def info(model: ModelArgument) -> None:
+def info(model: opt.Model) -> None:
     """Say what a model file holds."""
     fitted = GPRegressor.load(model, "cpu")
-    theta, scaler, history = fitted.hyperparameters_, fitted._scaler, fitted.history_
-    x = fitted._posterior.x
+    theta, scaler, history = fitted.hyperparameters_, fitted.scaler_, fitted.history_
+    x = fitted.posterior_.x
     rows: dict[str, str] = {
-        "kernel": fitted._posterior.kernel.name,
+        "kernel": fitted.posterior_.kernel.name,
         "rows, columns": f"{x.shape[0]:,}, {x.shape[1]}",
         "noise": f"{float(theta.noise_scale):.6g} ({float(theta.noise_scale) * scaler.y_scale:.6g} in units of y)",
         "signal": f"{float(theta.signal_scale):.6g} ({float(theta.signal_scale) * scaler.y_scale:.6g} in units of y)",
         "plan": str(fitted.plan_),
+        "report": str(fitted.report_),
         "converged": "yes"
         if fitted.converged_
         else f"no: the mean may be {fitted.solve_error_:.2g} predictive std from exact",
@@ -275,10 +237,10 @@ def info(model: ModelArgument) -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="where the picture goes")] = Path("demo.png"),
-    n: Annotated[int, typer.Option("--n", min=10, help="training points")] = 5000,
-    steps: Annotated[int, typer.Option(min=1, help="optimiser steps")] = 50,
-    quiet: QuietOption = False,
+    out: opt.OutPicture = Path("demo.png"),
+    n: opt.Points = 5000,
+    steps: opt.DemoSteps = 50,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Fit a noisy surface and draw mean, uncertainty and convergence."""
     check_writable(out)
@@ -289,46 +251,6 @@ def demo(
 
 
 # -- what the commands are made of -----------------------------------------------------------------------------------
-def _check_settings(model: GPRegressor) -> None:
-    """Refuse wrong options by their name here, before a table is read."""
-    try:
-        model._check_settings()
-    except ValueError as error:
-        named = "|".join(model.get_params())
-        text = re.sub(rf"\b({named})=[\"']?([\w.:]+)[\"']?", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", str(error))
-        text = re.sub(rf"^({named})\b", lambda m: f"--{m[1].replace('_', '-')}", text)
-        raise UsageError(re.sub(r" or an object such as [\w.()]+", "", text)) from error
-
-
-def _number(option: str, text: str, kind: Callable[[str], Any], none: bool = False) -> Any:
-    """ "auto", a number, or None for "none" where that is allowed."""
-    if text == "auto" or (none and text == "none"):
-        return text if text == "auto" else None
-    try:
-        return kind(text)
-    except ValueError:
-        what = "a whole number" if kind is int else "a number"
-        raise UsageError(f"{option} must be {what}{', none' if none else ''} or auto, got {text!r}") from None
-
-
-def _check_checkpoint(path: Path | None, resume: bool) -> None:
-    if path is None:
-        if resume:
-            raise UsageError("--resume needs --checkpoint PATH, the file to go on from")
-        return
-    check_writable(path)
-    if path.exists() and not resume:
-        raise UsageError(f"the checkpoint {path} exists: add --resume to go on from it, or delete it to start anew")
-
-
-def _check_apart(paths: dict[str, Path | None]) -> None:
-    """Refuse to write over what is read."""
-    seen: dict[Path, str] = {}
-    for what, path in paths.items():
-        if path is not None and (other := seen.setdefault(Path(os.path.realpath(path)), what)) != what:
-            raise UsageError(f"{other} and {what} are the same file {path}: give another name")
-
-
 def _bar(quiet: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rows]}"))
     quiet = quiet or not sys.stderr.isatty()  # a quiet console, too: before 15 rich ends even no bar with a line

@@ -66,12 +66,13 @@ def report(
 ) -> None:
     """A few lines of plain results."""
     hole = in_hole(grid)
-    found = float(model.hyperparameters_.noise_scale) * model._scaler.y_scale
+    found = float(model.hyperparameters_.noise_scale) * model.scaler_.y_scale
     error, covered = np.abs(mean - truth), np.abs(mean - truth) <= 1.96 * std
     print(
         f"fitted in        {seconds:.1f} s, {model.n_steps_} steps, {sum(h.epochs for h in model.history_):.0f} epochs"
     )
     print(f"plan             {model.plan_}")
+    print(f"report           {model.report_}")
     print(f"noise            {found:.4f} found, {noise:g} true")
     print(f"error (RMSE)     {np.sqrt(np.mean(error[~hole] ** 2)):.4f} where there is data, "
           f"{np.sqrt(np.mean(error[hole] ** 2)):.4f} in the hole")  # fmt: skip

@@ -154,11 +154,11 @@ def made_from(model: GPRegressor, data: Mapping[str, np.ndarray], seed: int) -> 
 # -- there and back --------------------------------------------------------------------------------------------------
 def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
     """Write a fitted model; an exact model's factor is rebuilt on demand, never stored."""
-    posterior = model._posterior
+    posterior = model.posterior_
     kernel = posterior.kernel
     if kernel.name not in KERNELS or type(KERNELS[kernel.name]) is not type(kernel):
         raise ValueError(f"kernel {kernel.name!r} is not part of warmgp, and a file holds no code: it cannot be saved")
-    scaler = model._scaler
+    scaler = model.scaler_
     tensors = {
         "x": posterior.x,
         "theta": posterior.theta.vector,
@@ -233,8 +233,8 @@ def _restore(
     model = cls(**settings)
     model.plan_ = plan
     model.report_ = _report(content, str(place), sizes["s"])
-    model._scaler = Standardizer(tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale)
-    model._posterior = Posterior(
+    model.scaler_ = Standardizer(tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale)
+    model.posterior_ = Posterior(
         there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"]
     )
     model.hyperparameters_ = theta

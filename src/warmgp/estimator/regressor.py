@@ -6,7 +6,6 @@ import contextlib
 import os
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,48 +16,39 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from warmgp.checks import check_count
-from warmgp.data.arrays import all_finite, check_inputs, check_targets, check_validation, integer_rest, like, to_numpy
+from warmgp.data.arrays import all_finite, check_inputs, check_targets, integer_rest, like, to_numpy
 from warmgp.data.resolution import too_fine
-from warmgp.data.scaling import Standardizer, warn_of_units
+from warmgp.data.scaling import Standardizer
 from warmgp.estimator import model_file
 from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
-from warmgp.estimator.parameters import check_parameters, check_seed, check_start
+from warmgp.estimator.parameters import check_parameters, check_seed
+from warmgp.estimator.prepare import TrainingData, plan_and_warn, training_data
 from warmgp.estimator.report import report_of
+from warmgp.estimator.samples import new_samples
 from warmgp.estimator.start import begin
 from warmgp.files.keeper import CheckpointKeeper
-from warmgp.gradient import GradientEstimator, Pathwise
+from warmgp.gradient import GradientEstimator
 from warmgp.gradient.exact import log_marginal_likelihood
-from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel, get_kernel
-from warmgp.operators import make_operator
 from warmgp.planning.devices import device_or_cpu
 from warmgp.planning.plan import Plan
-from warmgp.planning.planner import operator_for, plan_for, plan_read_on
-from warmgp.planning.request import Request
-from warmgp.posterior import Posterior
+from warmgp.planning.planner import plan_read_on
 from warmgp.solvers import Solver
-from warmgp.training.accuracy import SAMPLES, accuracy
-from warmgp.training.bars import ProgressBar
-from warmgp.training.finish import last_solve
+from warmgp.training.bars import TrainingBar
 from warmgp.training.loop import TrainingResult, train_problem
-from warmgp.training.problem import Problem
 from warmgp.training.state import Callback, TrainingOptions
 
 FloatArray = NDArray[np.float64]
 
-FINE_GROUPS = (
-    "training is in float64, but from length scales of 1 it may not find what varies within a group. Make the position "
-    "within a group a column of its own, or give init=Hyperparameters(...) with a length scale of that size"
-)
-
 
 class GPRegressor(RegressorMixin, BaseEstimator):
-    """Gaussian-process regression for ten thousand to millions of points.
+    """Regresses by Gaussian processes, on ten thousand to millions of points.
 
     Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
     the last step's solutions, and whose probes become posterior samples. Small data (500 points, 8,000 on a GPU) are
-    trained exactly. Every "auto" is decided once, before training, and readable afterwards: ``print(model.plan_)``.
+    trained exactly. Every "auto" is decided once, before training, and readable afterwards: ``print(model.plan_)``;
+    what came of it, too: ``print(model.report_)``.
 
     Parameters
     ----------
@@ -113,6 +103,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         In standardised units.
     history_ : list of StepRecord
     plan_ : Plan
+        What was decided before training, and why: ``print`` it.
+    report_ : Report
+        What came of it: seconds, how training started, where float64 took over, where variances come from.
+    posterior_ : Posterior
+        The trained process in standardised units: mean, variance and functions, for tensors.
+    scaler_ : Standardizer
+        From the units of X and y to standardised ones, and back.
     n_steps_ : int
         Steps done.
     stop_reason_ : str
@@ -190,7 +187,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     # -- fitting -----------------------------------------------------------------------------------------------------
     def fit(self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None = None) -> Self:
-        """Train on inputs X (n, d) and targets y (n,).
+        """Trains on inputs X (n, d) and targets y (n,).
 
         With ``validation=(X, y)`` every record of ``history_`` has the held-out ``metrics`` "rmse" and, with the
         pathwise gradient, "llh", in standardised units; :class:`warmgp.files.logs.EarlyStopping` stops on them.
@@ -201,8 +198,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         before, accepted = dict(vars(self)), False
         try:
             with contextlib.ExitStack() as stack:
-                plan, scaler, result, targets = self._train(X, y, validation, stack)
-                self._accept(plan, scaler, result, targets)
+                plan, data, result = self._train(X, y, validation, stack)
+                self._accept(plan, data, result)
                 accepted = True  # whatever the last checkpoint says
         except BaseException:
             if not accepted:  # there is no model: nothing is changed
@@ -214,85 +211,45 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def plan(self, X: ArrayLike) -> Plan:
-        """How ``fit`` would train on data of this shape, and what it should cost; ``print`` it. Nothing is trained."""
-        self._check_settings()
+        """Returns how ``fit`` would train on such data, and what it should cost; ``print`` it. Nothing is trained."""
+        settings = check_parameters(self.get_params(deep=False))
         inputs = check_inputs(clone(self), X, reset=True, least=2)
         centred = Standardizer.centring(inputs).x(inputs, integer_rest(X))
-        return self._make_plan(inputs.shape[0], inputs.shape[1], too_fine(X, centred))
+        return plan_and_warn(settings, inputs.shape, too_fine(X, centred))
 
     def _train(
         self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None, stack: contextlib.ExitStack
-    ) -> tuple[Plan, Standardizer, TrainingResult, torch.Tensor]:
-        """Check, plan, resume or initialise, train; what has to be closed afterwards goes on the stack."""
-        kernel = self._check_settings()
-        inputs = check_inputs(self, X, reset=True, least=2)
-        n, d = inputs.shape
-        targets, rest = check_targets(y, n), integer_rest(X)
-        check_start(self.init, d, self.ard)
-        if np.ptp(targets) == 0:
-            raise ValueError(
-                f"y is constant ({targets[0]:g} in all {n} rows), and there is nothing to learn: check that the right "
-                f"column was passed as y"
-            )
-        if not self.standardize and not isinstance(self.init, Hyperparameters):
-            warn_of_units(inputs, targets)
-        scaler = Standardizer.fit(inputs, targets, rest) if self.standardize else Standardizer.centring(inputs)
-        standardised, y_standardised = scaler.x(inputs, rest), scaler.y(targets)
-        plan = self._make_plan(n, d, too_fine(X, standardised))
-        held_out = held_exact = None
-        if validation is not None:
-            held_out = check_validation(self, validation)
-            held_exact = scaler.x(held_out[0], integer_rest(validation[0])), scaler.y(held_out[1])
+    ) -> tuple[Plan, TrainingData, TrainingResult]:
+        """Checks, plans, resumes or starts, and trains; what has to be closed afterwards goes on the stack."""
+        settings = check_parameters(self.get_params(deep=False))
+        data = training_data(self, X, y, validation)
+        plan = plan_and_warn(settings, data.x.shape, data.too_fine)
         generator = torch.Generator()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         keeper = state = None
         if self.checkpoint is not None:
-            data = {"X": inputs, "y": targets}
-            if rest is not None:
-                data["last digits of X"] = rest
-            if held_out is not None:
-                data |= {"validation X": held_out[0], "validation y": held_out[1]}
-            mark = model_file.made_from(self, data, seed)
+            mark = model_file.made_from(self, data.as_given, seed)
             keeper = stack.enter_context(CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator))
-            state, plan = keeper.resume(plan, (n, d))
-        options = self._options(plan)
-
-        def problem(dtype: torch.dtype, theta: Hyperparameters) -> Problem:
-            """The data in that precision, on their device."""
-
-            def tensor(values: FloatArray) -> torch.Tensor:
-                return torch.as_tensor(values).to(device=plan.device, dtype=dtype)
-
-            operator = make_operator(operator_for(plan, n, dtype), tensor(standardised), kernel, theta)
-            held = (tensor(held_exact[0]), tensor(held_exact[1])) if held_exact else None
-            original = None
-            if dtype != torch.float64:
-                original = (
-                    torch.as_tensor(standardised).to(plan.device),
-                    torch.as_tensor(y_standardised).to(plan.device),
-                )
-            promote = partial(problem, torch.float64, theta) if plan.promote and dtype != torch.float64 else None
-            return Problem(operator, tensor(y_standardised), held, original, promote)
-
-        start = problem(plan.dtype, Hyperparameters.ones(d if self.ard else 1))
+            state, plan = keeper.resume(plan, data.x.shape)
+        options, kernel = self._options(plan), get_kernel(self.kernel)
+        problem = data.problem(plan, kernel, Hyperparameters.ones(data.x.shape[1] if self.ard else 1), plan.dtype)
         if state is None:
             generator.manual_seed(seed)
             given = self.init if isinstance(self.init, Hyperparameters) else None
-            state = begin(plan, options, start, given, generator=generator, verbose=self.verbose)
+            state = begin(plan, options, problem, given, generator=generator, verbose=self.verbose)
         elif state.solution is not None and state.solution.dtype != plan.dtype:  # it was promoted before
-            start = problem(state.solution.dtype, state.theta)
+            problem = data.problem(plan, kernel, state.theta, state.solution.dtype)
         callbacks = list(self.callbacks)
         if keeper is not None:
             keeper.keep(state, plan)
             callbacks.insert(0, keeper)
         if self.verbose:
-            callbacks.append(stack.enter_context(ProgressBar(plan.n_steps, done=state.step)))
-        result = train_problem(start, options, generator=generator, state=state, callbacks=callbacks)
-        return plan, scaler, result, start.y
+            callbacks.append(stack.enter_context(TrainingBar(plan.n_steps, done=state.step)))
+        return plan, data, train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
 
-    def _accept(self, plan: Plan, scaler: Standardizer, result: TrainingResult, y: torch.Tensor) -> None:
-        """Publish what training found, and warn where the final solve fell short."""
-        final = result.final
+    def _accept(self, plan: Plan, data: TrainingData, result: TrainingResult) -> None:
+        """Publishes what training found, and warns where the final solve fell short."""
+        final, posterior = result.final, result.posterior
         if result.stopped_early.startswith("failed"):
             warnings.warn(
                 f"training {result.stopped_early}. The model of the {len(result.history)} steps before is kept",
@@ -301,8 +258,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             )
         self.plan_ = plan
         self.report_ = report_of(plan, result)
-        self._scaler = scaler
-        self._posterior = result.posterior
+        self.scaler_ = data.scaler
+        self.posterior_ = posterior
         self.hyperparameters_ = result.theta
         self.history_ = list(result.history)
         self.n_steps_ = len(self.history_)
@@ -310,24 +267,15 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self.converged_ = final.converged and result.accuracy.suffices
         self.solve_error_ = result.accuracy.mean
         self.log_marginal_likelihood_value_ = None
-        factor = result.posterior.factor
-        if factor is not None:
-            v = result.posterior.solution[:, 0]
-            self.log_marginal_likelihood_value_ = log_marginal_likelihood(y, v, factor)
+        if posterior.factor is not None:
+            y = torch.as_tensor(data.y).to(device=plan.device, dtype=plan.dtype)
+            value = log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor)
+            self.log_marginal_likelihood_value_ = value
         if not final.converged:
             warnings.warn(unsolved(final, plan.rule), ConvergenceWarning, stacklevel=3)
         elif not self.converged_:
-            told = inexact(result.accuracy, plan, result.posterior.x.dtype)
+            told = inexact(result.accuracy, plan, posterior.x.dtype)
             warnings.warn(told, ConvergenceWarning, stacklevel=3)
-
-    def _make_plan(self, n: int, d: int, fine: str = "") -> Plan:
-        """Plans for n points of d inputs; ``fine`` says why float32 does not do for them."""
-        settings = check_parameters(self.get_params(deep=False))
-        plan = plan_for(Request.of(n, d, settings, fine))
-        if fine and (plan.dtype == torch.float32 or not isinstance(self.init, Hyperparameters)):
-            remedy = 'use dtype="auto" or "float64"' if plan.dtype == torch.float32 else FINE_GROUPS
-            warnings.warn(f"{fine}: {remedy}", UserWarning, stacklevel=4)
-        return plan
 
     def _options(self, plan: Plan) -> TrainingOptions:
         return TrainingOptions(
@@ -346,16 +294,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             refine=True,
         )
 
-    def _check_settings(self) -> Kernel:
-        """Raise for a parameter that no data could make right; the kernel."""
-        check_parameters(self.get_params(deep=False))
-        return get_kernel(self.kernel)
-
     # -- predicting --------------------------------------------------------------------------------------------------
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, include_noise: bool = True
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Predictive mean at X, and with ``return_std`` or ``return_cov`` its standard deviation or covariance.
+        """Returns the predictive mean at X; with ``return_std`` or ``return_cov`` also its deviation or covariance.
 
         Both are those of new observations; ``include_noise=False`` leaves the observation noise out. They are exact
         for a model trained exactly, and up to 2,500 points by default. Otherwise they come from the posterior samples,
@@ -364,29 +307,29 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for: the covariance has the variances")
         check_is_fitted(self, "hyperparameters_")
-        posterior, x = self._posterior, self._standardised(X)
+        posterior, x = self.posterior_, self._standardised(X)
         if not (return_std or return_cov):
-            return like(X, all_finite(self._scaler.y_back(posterior.mean(x).cpu().double().numpy())))
+            return like(X, all_finite(self.scaler_.y_back(posterior.mean(x).cpu().double().numpy())))
         noise = posterior.noise_variance if include_noise else 0.0
         if return_cov:
             covariance = posterior.covariance(x).double().cpu().numpy() + noise * np.eye(len(x))
-            centre = self._scaler.y_back(posterior.mean(x).cpu().double().numpy())
+            centre = self.scaler_.y_back(posterior.mean(x).cpu().double().numpy())
             with np.errstate(over="ignore"):
-                covariance *= self._scaler.y_scale
-                covariance *= self._scaler.y_scale
+                covariance *= self.scaler_.y_scale
+                covariance *= self.scaler_.y_scale
             return like(X, all_finite(centre)), like(X, all_finite(covariance))
         mean, variance = posterior.mean_and_variance(x)
         total = variance.double() + noise
         std = total.sqrt().cpu().numpy()
-        centre = self._scaler.y_back(mean.cpu().double().numpy())
-        return like(X, all_finite(centre)), like(X, all_finite(self._scaler.y_scale_back(std)))
+        centre = self.scaler_.y_back(mean.cpu().double().numpy())
+        return like(X, all_finite(centre)), like(X, all_finite(self.scaler_.y_scale_back(std)))
 
     def _standardised(self, X: ArrayLike) -> torch.Tensor:
-        """New inputs as the posterior takes them, (m, d)."""
-        return torch.as_tensor(self._scaler.x(check_inputs(self, X), integer_rest(X))).to(self._posterior.x)
+        """Returns new inputs as the posterior takes them, (m, d)."""
+        return torch.as_tensor(self.scaler_.x(check_inputs(self, X), integer_rest(X))).to(self.posterior_.x)
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | None = None) -> FloatArray:
-        """Posterior functions at X without noise, (rows of X, n_samples).
+        """Returns posterior functions at X without noise, (rows of X, n_samples).
 
         The first ``n_probes`` are stored with the model. Any number can be had with a ``random_state``: the functions
         of a seed are new ones, and cost one more solve at every call. Either way the same arguments are the same
@@ -394,59 +337,42 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "hyperparameters_")
         check_count("n_samples", n_samples)
-        posterior, x = self._posterior, self._standardised(X)
+        posterior, x = self.posterior_, self._standardised(X)
         if random_state is not None:
             check_seed(random_state)
-            posterior = self._new_samples(n_samples, int(check_random_state(random_state).randint(2**31 - 1)))
+            seed = int(check_random_state(random_state).randint(2**31 - 1))
+            posterior = new_samples(posterior, self.plan_, self._options(self.plan_), n_samples, seed)
         elif n_samples > posterior.n_samples:
             raise ValueError(
                 f"n_samples={n_samples} is more than the {posterior.n_samples} functions of the model: "
                 f"give random_state to draw new ones, or fit with a larger n_probes"
             )
-        return like(X, all_finite(self._scaler.y_back(posterior.samples(x)[:, :n_samples].double().cpu().numpy())))
-
-    def _new_samples(self, n_samples: int, seed: int) -> Posterior:
-        """A posterior with n new functions: a draw of the prior and one solve."""
-        old, plan = self._posterior, self.plan_
-        generator = torch.Generator().manual_seed(seed)
-        operator = make_operator(operator_for(plan, len(old.x), old.x.dtype), old.x, old.kernel, old.theta)
-        pathwise = Pathwise(n_samples, plan.n_features)
-        draw = pathwise.draw(operator, generator)
-        targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already
-        solved = last_solve(operator, targets, None, self._options(plan), generator)
-        assert isinstance(draw.prior, FeaturePrior)
-        solution = torch.cat([old.solution[:, :1], solved.solution], 1)
-        new = Posterior(old.x, old.kernel, old.theta, solution, draw.prior)
-        found = accuracy(new, Problem(operator, operator.matmul(solution[:, :1])[:, 0]), draw)
-        if not solved.converged:
-            warnings.warn(unsolved(solved, plan.rule), ConvergenceWarning, stacklevel=3)
-        elif found.samples > SAMPLES:
-            warnings.warn(inexact(found, plan, operator.dtype), ConvergenceWarning, stacklevel=3)
-        return new
+        return like(X, all_finite(self.scaler_.y_back(posterior.samples(x)[:, :n_samples].double().cpu().numpy())))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
-        """log p(y_i | x_i) of each row under the normal predictive distribution, in the units of y, (rows of X,)."""
+        """Returns log p(y_i | x_i) of each row by the normal predictive distribution, in units of y, (rows of X,)."""
         mean, std = self.predict(to_numpy(X), return_std=True)
         targets = check_targets(y, len(mean))
         return like(X, -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2)))
 
     # -- files -------------------------------------------------------------------------------------------------------
     def __getstate__(self) -> dict[str, Any]:
-        """Pickles and copies hold the posterior on the CPU, so that they can be read where there is no GPU."""
+        """Returns what pickles and copies hold: the posterior on the CPU, to be read where there is no GPU, too."""
         state = dict(super().__getstate__())
-        if "_posterior" in state:
-            state["_posterior"] = state["_posterior"].to("cpu")
+        if "posterior_" in state:
+            state["posterior_"] = state["posterior_"].to("cpu")
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Back to the device of the plan, or on the CPU where that is not to be had."""
-        super().__setstate__(state)
-        if "_posterior" in state:
+        """Goes back to the device of the plan, or to the CPU where that is not to be had."""
+        before = {"_posterior": "posterior_", "_scaler": "scaler_"}  # names of version 0.1
+        super().__setstate__({before.get(name, name): value for name, value in state.items()})
+        if hasattr(self, "posterior_"):
             self.plan_ = plan_read_on(self.plan_, device_or_cpu(self.plan_.device))
-            self._posterior = self._posterior.to(self.plan_.device)
+            self.posterior_ = self.posterior_.to(self.plan_.device)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to one safetensors file, whole or not at all."""
+        """Writes the model to one safetensors file, whole or not at all."""
         check_is_fitted(self, "hyperparameters_")
         model_file.save(self, path)
 
@@ -454,7 +380,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     def load(
         cls, path: str | os.PathLike[str], device: str | torch.device = "auto", solver: Solver | None = None
     ) -> GPRegressor:
-        """Read a model that :meth:`save` wrote, onto ``device``; it predicts at once, with no solve.
+        """Reads a model that :meth:`save` wrote, onto ``device``; it predicts at once, with no solve.
 
         ``solver`` is needed only for a model that was trained with a solver of your own.
         """

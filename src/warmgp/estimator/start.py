@@ -11,7 +11,7 @@ import torch
 from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
-from warmgp.training.bars import InitialisationBar
+from warmgp.training.bars import StartBar
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
 from warmgp.training.problem import Problem
 from warmgp.training.state import TrainingOptions, TrainingState
@@ -42,7 +42,7 @@ def begin(
     x, y = problem.x_exact, problem.y_exact
     began, count = time.perf_counter(), 1 if plan.init == "sample" else min(N_CENTROIDS, operator.n)
     with contextlib.ExitStack() as stack:
-        callbacks = [stack.enter_context(InitialisationBar(count, N_STEPS))] if verbose else []
+        callbacks = [stack.enter_context(StartBar(count, N_STEPS))] if verbose else []
         if plan.init == "sample":
             probes = plan.gradient.n_probes or options.n_samples
             assert plan.start_solver is not None

@@ -9,8 +9,8 @@ from tqdm.auto import tqdm
 from warmgp.training.state import StepRecord, TrainingState
 
 
-class ProgressBar:
-    """A callback for :func:`warmgp.training.loop.train`; a context manager that closes the bar."""
+class TrainingBar:
+    """Shows the steps of a training: a callback for :func:`warmgp.train`, and a context manager that closes the bar."""
 
     def __init__(self, n_steps: int, title: str = "training", done: int = 0) -> None:
         self._bar = tqdm(total=n_steps, desc=title, unit="step", initial=done)
@@ -34,8 +34,8 @@ class ProgressBar:
         self._bar.close()
 
 
-class InitialisationBar(ProgressBar):
-    """The same for a start on part of the data: one bar over the steps of all neighbourhoods."""
+class StartBar(TrainingBar):
+    """Shows a start on part of the data: one bar over the steps of all neighbourhoods."""
 
     def __init__(self, n_neighbourhoods: int, n_steps: int) -> None:
         super().__init__(n_neighbourhoods * n_steps, "initialising")

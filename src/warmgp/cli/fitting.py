@@ -1,0 +1,106 @@
+"""What ``warmgp fit`` does: options refused by their names, a table read, a model trained, written and scored."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from warmgp.cli.answers import answer
+from warmgp.cli.columns import UsageError, one_target, training_table
+from warmgp.cli.held_out import metrics, split
+from warmgp.cli.tables import open_table
+from warmgp.cli.terminal import show, tell
+from warmgp.data.scaling import check_varies
+from warmgp.estimator.parameters import check_parameters
+from warmgp.estimator.regressor import GPRegressor
+from warmgp.files.paths import check_writable
+
+
+def number(option: str, text: str, kind: Callable[[str], Any], none: bool = False) -> Any:
+    """Returns "auto", a number, or None for "none" where that is allowed; refuses anything else by the option."""
+    if text == "auto" or (none and text == "none"):
+        return text if text == "auto" else None
+    try:
+        return kind(text)
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise UsageError(f"{option} must be {what}{', none' if none else ''} or auto, got {text!r}") from None
+
+
+def check_settings(model: GPRegressor) -> None:
+    """Refuses wrong options by their names, before a table is read."""
+    seed = model.random_state
+    if not 0 <= seed < 2**32:
+        raise UsageError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
+    parameters = model.get_params(deep=False)
+    try:
+        check_parameters(parameters)
+    except ValueError as error:
+        named = "|".join(parameters)
+        text = re.sub(rf"\b({named})=[\"']?([\w.:]+)[\"']?", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", str(error))
+        text = re.sub(rf"^({named})\b", lambda m: f"--{m[1].replace('_', '-')}", text)
+        raise UsageError(re.sub(r" or an object such as [\w.()]+", "", text)) from error
+
+
+def check_paths(data: Path, out: Path | None, checkpoint: Path | None, resume: bool) -> None:
+    """Refuses files that cannot be written, a checkpoint that is there by accident, and writing over what is read."""
+    if out is not None:
+        check_writable(out)
+    if checkpoint is None and resume:
+        raise UsageError("--resume needs --checkpoint PATH, the file to go on from")
+    if checkpoint is not None:
+        check_writable(checkpoint)
+        if checkpoint.exists() and not resume:
+            raise UsageError(
+                f"the checkpoint {checkpoint} exists: add --resume to go on from it, or delete it to start anew"
+            )
+    check_apart({"DATA": data, "--out": out, "--checkpoint": checkpoint})
+
+
+def check_apart(paths: dict[str, Path | None]) -> None:
+    """Refuses to write over what is read."""
+    seen: dict[Path, str] = {}
+    for what, path in paths.items():
+        if path is not None and (other := seen.setdefault(Path(os.path.realpath(path)), what)) != what:
+            raise UsageError(f"{other} and {what} are the same file {path}: give another name")
+
+
+def fit_table(
+    model: GPRegressor,
+    data: Path,
+    target: Sequence[str],
+    out: Path | None,
+    *,
+    drop: Sequence[str] = (),
+    one_hot: Sequence[str] = (),
+    test_fraction: float | None = None,
+) -> None:
+    """Trains on a table, writes the model to ``out`` and scores it on rows held out; without ``out`` tells the plan.
+
+    The model of an interrupted training is written, too, before the interrupt goes on.
+    """
+    table = open_table(data)
+    name = one_target(table, target)
+    X, y = training_table(table, name, drop, one_hot)
+    train, test = split(len(y), test_fraction, model.random_state)
+    check_varies(y[train], f"the target {name!r} of {data}", "check --target")
+    size = f"{len(train):,} rows of {X.shape[1]} columns"
+    if out is None:
+        tell(f"{size}. {model.plan(X.iloc[train])}")
+        return
+    try:
+        model.fit(X.iloc[train], y[train])
+    except KeyboardInterrupt as interrupted:
+        if hasattr(model, "history_"):
+            model.save(out)
+            tell(f"fitted {size}: {out} (interrupted {interrupted})")
+        raise
+    model.save(out)
+    tell(f"fitted {size}: {out}")
+    if len(test):
+        found = answer(model, X.iloc[test], data, test + 1, std=True)
+        title = f"{len(test):,} held-out rows, which the model has not seen"
+        show(title, metrics(y[test], found["mean"], found["std"]))

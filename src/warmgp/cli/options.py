@@ -1,0 +1,48 @@
+"""The options of the command line: what each takes, and how ``--help`` explains it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# -- of several commands ---------------------------------------------------------------------------------------------
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .parquet or .npz")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="model file written by fit")]
+Device = Annotated[str, typer.Option(help='"auto", "cpu", "cuda", …')]
+Quiet = Annotated[bool, typer.Option("--quiet", help="no progress bar")]
+
+# -- of fit ----------------------------------------------------------------------------------------------------------
+Target = Annotated[list[str], typer.Option(metavar="COL", help="column to predict")]
+OutModel = Annotated[Path | None, typer.Option(help="model file to write")]
+Drop = Annotated[list[str] | None, typer.Option(metavar="COL", help="column to leave out (repeatable)")]
+OneHot = Annotated[list[str] | None, typer.Option(metavar="COL", help="text column to encode (repeatable)")]
+TestFraction = Annotated[float | None, typer.Option(help="share of rows to hold out and score on")]
+KernelName = Annotated[str, typer.Option(help="rbf, matern12, matern32 or matern52")]
+Ard = Annotated[bool, typer.Option(help="one length scale per column, or one for all")]
+SolverName = Annotated[str, typer.Option(help="auto, cholesky, cg, ap or sgd")]
+GradientName = Annotated[str, typer.Option(help="auto, exact, standard or pathwise")]
+Probes = Annotated[int, typer.Option(help="probes, also the posterior functions behind std")]
+Features = Annotated[str, typer.Option(help="random features, an even number, or auto")]
+Tolerance = Annotated[float, typer.Option(help="relative residual at which a solve has converged")]
+MaxEpochs = Annotated[str, typer.Option(help="budget of a solve in epochs, none, or auto")]
+Steps = Annotated[str, typer.Option(help="Adam steps, or auto")]
+LearningRate = Annotated[str, typer.Option(help="of Adam, or auto")]
+Init = Annotated[str, typer.Option(help="where to start: ones, sample, subset or auto")]
+NoiseFloor = Annotated[float, typer.Option(help="least noise scale, in standardised units")]
+Dtype = Annotated[str, typer.Option(help="auto, float32 or float64")]
+Seed = Annotated[int, typer.Option(help="of all randomness, the held-out rows included")]
+Checkpoint = Annotated[Path | None, typer.Option(help="keep the state of training in this file")]
+CheckpointEvery = Annotated[int, typer.Option(help="steps between checkpoints")]
+Resume = Annotated[bool, typer.Option("--resume", help="go on from the checkpoint, if there is one")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="only say how it would train, and the cost")]
+
+# -- of predict, score and demo --------------------------------------------------------------------------------------
+OutTable = Annotated[Path, typer.Option(help="table to write: .csv, .csv.gz, .parquet or .npz")]
+Std = Annotated[bool, typer.Option("--std", help="also the standard deviation of a new observation")]
+Samples = Annotated[int, typer.Option(help="also this many posterior functions, without noise")]
+Truth = Annotated[list[str], typer.Option(metavar="COL", help="column that holds the truth")]
+OutPicture = Annotated[Path, typer.Option(help="where the picture goes")]
+Points = Annotated[int, typer.Option("--n", min=10, help="training points")]
+DemoSteps = Annotated[int, typer.Option(min=1, help="optimiser steps")]

@@ -1,0 +1,107 @@
+"""From a user's X and y to what is trained on: checked, standardised, planned for, and made into a problem."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from warmgp.data.arrays import check_inputs, check_targets, check_validation, integer_rest
+from warmgp.data.resolution import too_fine
+from warmgp.data.scaling import Standardizer, check_varies, warn_of_units
+from warmgp.estimator.parameters import check_start
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators import make_operator
+from warmgp.planning.plan import Plan
+from warmgp.planning.planner import operator_for, plan_for
+from warmgp.planning.request import Request, Settings
+from warmgp.training.problem import Problem
+
+FloatArray = NDArray[np.float64]
+
+FINE_GROUPS = (
+    "training is in float64, but from length scales of 1 it may not find what varies within a group. Make the position "
+    "within a group a column of its own, or give init=Hyperparameters(...) with a length scale of that size"
+)
+"""The remedy for groups of points so tight that float32 does not tell them apart."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Holds checked training data in standardised units, in float64.
+
+    Attributes
+    ----------
+    scaler : Standardizer
+        From the user's units to these, and back.
+    x : ndarray, (n, d)
+    y : ndarray, (n,)
+    held_out : (x, y) or None
+    as_given : dict of ndarrays
+        The same in the user's units, by the names that a checkpoint tells them apart by.
+    too_fine : str
+        Why float32 does not tell the inputs apart; "" where it does.
+    """
+
+    scaler: Standardizer
+    x: FloatArray
+    y: FloatArray
+    held_out: tuple[FloatArray, FloatArray] | None
+    as_given: dict[str, FloatArray]
+    too_fine: str
+
+    def problem(self, plan: Plan, kernel: Kernel, theta: Hyperparameters, dtype: torch.dtype) -> Problem:
+        """Makes the problem at θ in that precision on the plan's device; where the plan says so, one that can be made
+        again in float64."""
+
+        def tensor(values: FloatArray, dtype: torch.dtype = dtype) -> Tensor:
+            return torch.as_tensor(values).to(device=plan.device, dtype=dtype)
+
+        operator = make_operator(operator_for(plan, len(self.x), dtype), tensor(self.x), kernel, theta)
+        held_out = (tensor(self.held_out[0]), tensor(self.held_out[1])) if self.held_out else None
+        if dtype == torch.float64:
+            return Problem(operator, tensor(self.y), held_out)
+        original = tensor(self.x, torch.float64), tensor(self.y, torch.float64)
+        promote = partial(self.problem, plan, kernel, theta, torch.float64) if plan.promote else None
+        return Problem(operator, tensor(self.y), held_out, original, promote)
+
+
+def training_data(
+    model: Any, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None
+) -> TrainingData:
+    """Checks and standardises what an estimator is to be fitted to; its names and number of inputs are set on it."""
+    inputs = check_inputs(model, X, reset=True, least=2)
+    targets, rest = check_targets(y, len(inputs)), integer_rest(X)
+    check_start(model.init, inputs.shape[1], model.ard)
+    check_varies(targets)
+    if not model.standardize and not isinstance(model.init, Hyperparameters):
+        warn_of_units(inputs, targets)
+    scaler = Standardizer.fit(inputs, targets, rest) if model.standardize else Standardizer.centring(inputs)
+    x, given, held_out = scaler.x(inputs, rest), {"X": inputs, "y": targets}, None
+    if rest is not None:
+        given["last digits of X"] = rest
+    if validation is not None:
+        given["validation X"], given["validation y"] = check_validation(model, validation)
+        held_out = (
+            scaler.x(given["validation X"], integer_rest(validation[0])),
+            scaler.y(given["validation y"]),
+        )
+    return TrainingData(scaler, x, scaler.y(targets), held_out, given, too_fine(X, x))
+
+
+def plan_and_warn(settings: Settings, shape: tuple[int, ...], fine: str) -> Plan:
+    """Plans a training on inputs of that shape, (n, d); warns where it may not find what ``fine`` says of them."""
+    n, d = shape
+    plan = plan_for(Request.of(n, d, settings, fine))
+    single = plan.dtype == torch.float32
+    if fine and (single or not isinstance(settings.init, Hyperparameters)):
+        remedy = 'use dtype="auto" or "float64"' if single else FINE_GROUPS
+        warnings.warn(f"{fine}: {remedy}", UserWarning, stacklevel=4)
+    return plan

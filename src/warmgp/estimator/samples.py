@@ -1,0 +1,38 @@
+"""New posterior functions for a fitted model: a draw of the prior and one solve."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+
+from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
+from warmgp.gradient import Pathwise
+from warmgp.operators import make_operator
+from warmgp.planning.plan import Plan
+from warmgp.planning.planner import operator_for
+from warmgp.posterior import Posterior
+from warmgp.training.accuracy import SAMPLES, accuracy
+from warmgp.training.finish import last_solve
+from warmgp.training.problem import Problem
+from warmgp.training.state import TrainingOptions
+
+
+def new_samples(old: Posterior, plan: Plan, options: TrainingOptions, n_samples: int, seed: int) -> Posterior:
+    """Returns the posterior with n new functions in the place of its own; warns where their solve fell short."""
+    generator = torch.Generator().manual_seed(seed)
+    operator = make_operator(operator_for(plan, len(old.x), old.x.dtype), old.x, old.kernel, old.theta)
+    pathwise = Pathwise(n_samples, plan.n_features)
+    draw = pathwise.draw(operator, generator)
+    targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already
+    solved = last_solve(operator, targets, None, options, generator)
+    functions = draw.functions
+    assert functions is not None
+    solution = torch.cat([old.solution[:, :1], solved.solution], 1)
+    new = Posterior(old.x, old.kernel, old.theta, solution, functions)
+    found = accuracy(new, Problem(operator, operator.matmul(solution[:, :1])[:, 0]), draw)
+    if not solved.converged:
+        warnings.warn(unsolved(solved, plan.rule), ConvergenceWarning, stacklevel=3)
+    elif found.samples > SAMPLES:
+        warnings.warn(inexact(found, plan, operator.dtype), ConvergenceWarning, stacklevel=3)
+    return new
