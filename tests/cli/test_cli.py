@@ -19,6 +19,7 @@ from cli_tools import API, FAST, command, read_csv, refused, run, table
 from warmgp import GPRegressor
 from warmgp.cli.commands import main
 from warmgp.cli.held_out import split
+from warmgp.estimator import prepare
 from warmgp.files.format import read
 
 
@@ -292,3 +293,17 @@ def test_a_device_that_is_not_there_is_named_whole(tmp_path: Path, capsys: pytes
     pd.DataFrame({"a": [1.0, 2.0], "y": [1.0, 2.0]}).to_csv(tmp_path / "t.csv", index=False)
     arguments = ["fit", tmp_path / "t.csv", "--target", "y", "--dry-run", "--device", "cuda:99"]
     refused(capsys, arguments, ["--device cuda:99 but torch sees no CUDA device"])
+
+
+def test_one_plan_for_a_fit_and_one_for_a_dry_run(
+    cli_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    whole = prepare.plan_for
+    monkeypatch.setattr(prepare, "plan_for", lambda request: (made.append(request.n), whole(request))[1])
+    fit = ["fit", cli_folder / "numbers.csv", "--target", "y", "--n-steps", 2, "--quiet"]
+    assert run(capsys, *fit, "--dry-run")[0] == 0 and len(made) == 1
+    assert run(capsys, *fit, "--out", tmp_path / "m")[0] == 0 and len(made) == 2
+    code, out, _ = run(capsys, "info", tmp_path / "m")
+    told = " ".join(out.replace("│", " ").split())
+    assert code == 0 and "Variances are exact, from a factor of H." in told and "Took" in told

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from warmgp.data.scaling import Standardizer
+from warmgp.data.arrays import check_finite
+from warmgp.data.scaling import Standardizer, check_varies
 
 
 @pytest.fixture
@@ -133,3 +134,24 @@ def test_centring_moves_inputs_and_nothing_else(data: tuple[np.ndarray, np.ndarr
     X, y = data
     scaling = Standardizer.centring(X + 1e6)
     assert np.allclose(scaling.x(X + 1e6), X - X.mean(0), atol=1e-8) and np.array_equal(scaling.y(y), y)
+
+
+def test_a_target_is_called_by_its_name() -> None:
+    with pytest.raises(ValueError, match=r"^the target 't' is constant \(3 in all 4 rows\), .* learn: check --target$"):
+        check_varies(np.full(4, 3.0), "the target 't'", "check --target")
+    with pytest.raises(ValueError, match=r"^y has values too small to standardise: multiply"):
+        check_varies(np.array([0.0, 1e-200, 2e-200]))
+    check_varies(np.array([0.0, 1e300, -1e300]))  # too large to standardise, and not constant
+    check_varies(1e6 + np.arange(5.0))
+
+
+def test_the_first_cell_that_is_no_number_is_named() -> None:
+    values = np.zeros((3, 2))
+    check_finite("X", values)
+    values[1, 1], values[2, 0] = np.inf, np.nan
+    with pytest.raises(
+        ValueError, match=r"^X contains infinity in row 1, column 1, counted from 0 \(and in 1 more cells\)"
+    ):
+        check_finite("X", values)
+    with pytest.raises(ValueError, match=r"^z contains infinity in row 1, column 'b', "):
+        check_finite("z", values, ["a", "b"])

@@ -28,7 +28,10 @@ from warmgp import (
     Pathwise,
 )
 from warmgp.data.datasets import surface
+from warmgp.estimator import prepare
+from warmgp.planning.plan import Plan
 from warmgp.planning.planner import make_plan
+from warmgp.planning.request import Request
 
 FAST = {"n_steps": 5, "n_features": 200, "n_probes": 8, "random_state": 0}
 
@@ -413,3 +416,41 @@ def test_why_the_steps_ended(tmp_path: Path) -> None:
     assert GPRegressor(random_state=0).fit(X, noisy).stop_reason_ == "settled"
     few.save(tmp_path / "m")
     assert GPRegressor.load(tmp_path / "m").stop_reason_ == "steps"
+
+
+def test_a_fit_plans_once_and_checks_its_settings_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = data(40)
+    planned: list[tuple[int, int]] = []
+
+    def plan_for(request: Request) -> Plan:
+        planned.append((request.n, request.d))
+        return make(request)
+
+    make = prepare.plan_for
+    monkeypatch.setattr(prepare, "plan_for", plan_for)
+    GPRegressor(**FAST).fit(X, y)
+    GPRegressor(**FAST).plan(X[:30])
+    assert planned == [(40, 2), (30, 2)]
+    with pytest.raises(ValueError, match="tol must be"):
+        GPRegressor(tol=2.0).fit("no data", None)  # type: ignore[arg-type]
+    assert len(planned) == 2
+
+
+def test_the_posterior_and_the_scaler_are_there_to_be_used() -> None:
+    X, y = data(60)
+    model = GPRegressor(**FAST).fit(X, y)
+    x = torch.as_tensor(model.scaler_.x(X)).to(model.posterior_.x)
+    mean, variance = model.posterior_.mean_and_variance(x)
+    found, std = model.predict(X, return_std=True, include_noise=False)
+    np.testing.assert_array_equal(model.scaler_.y_back(mean.numpy()), found)
+    np.testing.assert_allclose(model.scaler_.y_scale_back(variance.sqrt().numpy()), std, rtol=1e-12)
+    assert not [name for name in vars(model) if name.startswith("_")]
+
+
+def test_targets_that_vary_by_rounding_alone_are_constant_in_any_units() -> None:
+    X, _ = data(40)
+    y = np.full(40, 0.3)
+    y[::2] = 0.1 + 0.2  # the next number of float64
+    for standardize in (True, False):
+        with pytest.raises(ValueError, match=r"y is constant but for rounding .*nothing to learn: check"):
+            GPRegressor(standardize=standardize, **FAST).fit(X, y)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,3 +103,29 @@ def test_a_model_of_version_0_1_has_what_its_plan_said() -> None:
     assert model.plan_.neighbourhood_size > 0 and model.plan_.start_solver is None
     sampled = GPRegressor.load(BEFORE / "model-pathwise-float32.safetensors", device="cpu")
     assert not sampled.report_.exact_variances and sampled.report_.samples == sampled.plan_.gradient.n_probes
+
+
+def test_a_model_that_was_trained_elsewhere_says_so(tmp_path: Path) -> None:
+    """A device that is not here is no reason to refuse a file: neither in its plan nor among its settings."""
+    model = GPRegressor(n_steps=3, **FAST).fit(*data())
+    before = model.predict(data()[0])
+    model.device, model.report_ = "cuda:7", replace(model.report_, device="cuda:7")
+    model.save(tmp_path / "m")
+    loaded = GPRegressor.load(tmp_path / "m", device="cpu")
+    assert loaded.device == "cuda:7" and loaded.report_.loaded_on == "cpu"
+    assert str(loaded.report_).endswith("Trained on cuda:7, loaded on cpu.")
+    np.testing.assert_array_equal(loaded.predict(data()[0]), before)
+    copied = pickle.loads(pickle.dumps(model))
+    assert copied.report_.loaded_on == "cpu" and model.report_.loaded_on == ""
+
+
+def test_a_pickle_of_version_0_1_can_be_read() -> None:
+    """There the posterior and the scaler were private, and there was no report."""
+    model = GPRegressor(n_steps=3, **FAST).fit(*data())
+    state = model.__getstate__()
+    del state["report_"]
+    state["_posterior"], state["_scaler"] = state.pop("posterior_"), state.pop("scaler_")
+    again = GPRegressor.__new__(GPRegressor)
+    again.__setstate__(state)
+    np.testing.assert_array_equal(again.predict(data()[0]), model.predict(data()[0]))
+    assert again.report_.seconds is None and not hasattr(again, "_posterior")

@@ -19,11 +19,11 @@ FAR = 1000.0
 
 
 class NoAnswerError(RuntimeError):
-    """A prediction is not a finite number."""
+    """Says that a prediction is not a finite number."""
 
 
 def feature_names(model: GPRegressor) -> list[str]:
-    """The columns that the model reads; x0, x1, … where it was fitted without names."""
+    """Returns the columns that the model reads; x0, x1, … where it was fitted without names."""
     names = getattr(model, "feature_names_in_", None)
     return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
 
@@ -37,7 +37,7 @@ def answer(
     std: bool = False,
     samples: int = 0,
 ) -> dict[str, FloatArray]:
-    """Mean, and perhaps std and functions, of the rows in X by the names of their columns; all of them finite.
+    """Returns mean, and perhaps std and functions, of the rows in X by the names of their columns; all of them finite.
 
     ``rows`` are their numbers in the table at ``path``, counted from 1.
     """
@@ -83,7 +83,7 @@ class FarInputs:
         self._rows = 0
 
     def look(self, X: pd.DataFrame, path: Path, first_row: int) -> None:
-        """Look at the rows in X; ``first_row`` is the number of the first in its table."""
+        """Looks at the rows in X; ``first_row`` is the number of the first in its table."""
         z = self._scaler.x(X.to_numpy())
         far = (z < self._low - self._reach) | (z > self._high + self._reach)
         if not far.any():

@@ -259,7 +259,7 @@ def _bar(quiet: bool) -> Progress:
 
 # -- the way in and out ----------------------------------------------------------------------------------------------
 def main(arguments: Iterable[str] | None = None) -> int:
-    """Run a command; returns the exit code."""
+    """Runs a command and returns its exit code."""
     with warnings.catch_warnings(), terminated():
         warnings.filterwarnings("always", category=ConvergenceWarning)
         warnings.showwarning = lambda message, *_, **__: say("warning", str(message))
@@ -277,7 +277,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
 
 def _fail(error: Exception) -> int:
-    """Tell an error in one line; its exit code."""
+    """Tells an error in one line and returns its exit code."""
     if hasattr(error, "format_message"):  # wrong usage, found by typer
         if type(error).__name__ == "NoArgsIsHelpError":
             console(stderr=True).print(error.format_message())

@@ -11,11 +11,11 @@ from warmgp.training.accuracy import MEAN, WORST, Accuracy
 
 
 class ConvergenceWarning(sklearn.exceptions.ConvergenceWarning):
-    """The final solve did not reach the tolerance, or predictions are further from exact than a fit promises."""
+    """Warns that the final solve did not reach the tolerance, or that predictions are less exact than promised."""
 
 
 def inexact(found: Accuracy, plan: Plan, dtype: torch.dtype) -> str:
-    """How far predictions may be from exact where a solve met its tolerance, why, and what would help."""
+    """Says how far predictions may be from exact where a solve met its tolerance, why, and what would help."""
     rule, single = plan.rule, dtype == torch.float32
     if single and not plan.promote:
         why, remedy = "float32 rounds too much at so little noise", 'use dtype="auto" or "float64"'
@@ -35,7 +35,7 @@ def inexact(found: Accuracy, plan: Plan, dtype: torch.dtype) -> str:
 
 
 def unsolved(final: SolveResult, rule: StoppingRule) -> str:
-    """How far the solve got, what that means for predictions, and what would help."""
+    """Says how far the solve got, what that means for predictions, and what would help."""
     precise = "" if final.solution.dtype == torch.float64 else 'dtype="float64" or '
     remedy = {
         "budget": f"raise max_epochs (now {rule.max_epochs:g}) or n_steps" if rule.max_epochs else "",

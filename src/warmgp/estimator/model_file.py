@@ -80,7 +80,7 @@ CONTENT = record(
 
 # -- settings --------------------------------------------------------------------------------------------------------
 def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The estimator's parameters, with objects by name and options, and without random states."""
+    """Returns the estimator's parameters, with objects by name and options, and without random states."""
     out: dict[str, Any] = {}
     for name, value in parameters.items():
         value = value.item() if isinstance(value, np.generic) else value
@@ -116,7 +116,7 @@ SPECIAL: dict[str, Check] = {
 
 
 def settings_from_json(cls: type[GPRegressor], values: Any) -> dict[str, Any]:
-    """Parameters for a new estimator, checked; a solver that is not ours becomes "auto"."""
+    """Returns parameters for a new estimator, checked; a solver that is not ours becomes "auto"."""
     hints = typing.get_type_hints(cls.__init__)
     known = {name: SPECIAL[name] if name in SPECIAL else of_hint(hints[name]) for name in hints if name != "return"
              and name not in NOT_SAVED}  # fmt: skip
@@ -131,12 +131,12 @@ def settings_from_json(cls: type[GPRegressor], values: Any) -> dict[str, Any]:
     if isinstance(init, dict):
         expect(len(init["hyperparameters"]) > 2, "settings.init", "noise, signal and lengths", "too few numbers")
         out["init"] = Hyperparameters.from_vector(torch.tensor(init["hyperparameters"], dtype=torch.float64))
-    check_parameters(cls(**out).get_params(deep=False))
+    check_parameters({**cls(**out).get_params(deep=False), "device": "cpu"})  # the one of the fit need not be here
     return out
 
 
 def made_from(model: GPRegressor, data: Mapping[str, np.ndarray], seed: int) -> tuple[str, dict[str, str]]:
-    """(fingerprint, parts by name) of the data and of every setting that changes the result.
+    """Returns (fingerprint, parts by name) of the data and of every setting that changes the result.
 
     ``seed`` is what this fit draws from ``random_state``: of a generator it is all that counts.
     """
@@ -153,7 +153,7 @@ def made_from(model: GPRegressor, data: Mapping[str, np.ndarray], seed: int) -> 
 
 # -- there and back --------------------------------------------------------------------------------------------------
 def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model; an exact model's factor is rebuilt on demand, never stored."""
+    """Writes a fitted model; an exact model's factor is rebuilt on demand, never stored."""
     posterior = model.posterior_
     kernel = posterior.kernel
     if kernel.name not in KERNELS or type(KERNELS[kernel.name]) is not type(kernel):
@@ -193,7 +193,7 @@ def load(
     device: str | torch.device = "auto",
     solver: Solver | None = None,
 ) -> GPRegressor:
-    """Read a model onto a device, ready to predict."""
+    """Reads a model onto a device, ready to predict."""
     place = resolve_device(device)
     tensors, content = read(path, "model")
     try:
@@ -211,7 +211,7 @@ def _restore(
     place: torch.device,
     solver: Solver | None,
 ) -> GPRegressor:
-    """The model: all is checked before anything is built."""
+    """Builds the model, after all has been checked."""
     CONTENT(content, "")
     settings = settings_from_json(cls, content["settings"])
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
@@ -232,7 +232,7 @@ def _restore(
     theta = Hyperparameters.from_vector(tensors["theta"])
     model = cls(**settings)
     model.plan_ = plan
-    model.report_ = _report(content, str(place), sizes["s"])
+    model.report_ = _report(content, sizes["s"]).read_on(place)
     model.scaler_ = Standardizer(tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale)
     model.posterior_ = Posterior(
         there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"]
@@ -250,16 +250,14 @@ def _restore(
     return model
 
 
-def _report(content: Mapping[str, Any], place: str, samples: int) -> Report:
-    """Returns the report of a file, read on that device; of version 0.1 it has what else the file says."""
+def _report(content: Mapping[str, Any], samples: int) -> Report:
+    """Returns the report of a file; that of version 0.1 holds what else the file says."""
     if "report" in content:
-        report = Report(**content["report"])
-    else:
-        report = Report(
-            seconds=plan_json.seconds_taken(content["plan"]),
-            steps=len(content["history"]),
-            exact_variances=content["exact"],
-            samples=samples,
-            device=content["plan"]["device"],
-        )
-    return dataclasses.replace(report, loaded_on=place if place != report.device else "")
+        return Report(**content["report"])
+    return Report(
+        seconds=plan_json.seconds_taken(content["plan"]),
+        steps=len(content["history"]),
+        exact_variances=content["exact"],
+        samples=samples,
+        device=content["plan"]["device"],
+    )

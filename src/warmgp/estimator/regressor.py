@@ -23,7 +23,7 @@ from warmgp.estimator import model_file
 from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
 from warmgp.estimator.parameters import check_parameters, check_seed
 from warmgp.estimator.prepare import TrainingData, plan_and_warn, training_data
-from warmgp.estimator.report import report_of
+from warmgp.estimator.report import Report, report_of
 from warmgp.estimator.samples import new_samples
 from warmgp.estimator.start import begin
 from warmgp.files.keeper import CheckpointKeeper
@@ -190,7 +190,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """Trains on inputs X (n, d) and targets y (n,).
 
         With ``validation=(X, y)`` every record of ``history_`` has the held-out ``metrics`` "rmse" and, with the
-        pathwise gradient, "llh", in standardised units; :class:`warmgp.files.logs.EarlyStopping` stops on them.
+        pathwise gradient, "llh", in standardised units; :class:`warmgp.EarlyStopping` stops on them.
 
         Ctrl-C ends training. The model of the whole steps before is kept and can be used; ``KeyboardInterrupt`` then
         goes on, so that a cross-validation or a script ends, too.
@@ -278,6 +278,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             warnings.warn(told, ConvergenceWarning, stacklevel=3)
 
     def _options(self, plan: Plan) -> TrainingOptions:
+        """Returns the plan and the parameters as training takes them."""
         return TrainingOptions(
             plan.solver,
             plan.gradient,
@@ -368,8 +369,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         before = {"_posterior": "posterior_", "_scaler": "scaler_"}  # names of version 0.1
         super().__setstate__({before.get(name, name): value for name, value in state.items()})
         if hasattr(self, "posterior_"):
-            self.plan_ = plan_read_on(self.plan_, device_or_cpu(self.plan_.device))
-            self.posterior_ = self.posterior_.to(self.plan_.device)
+            device = device_or_cpu(self.plan_.device)
+            self.plan_, self.posterior_ = plan_read_on(self.plan_, device), self.posterior_.to(device)
+            self.report_ = getattr(self, "report_", Report()).read_on(device)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to one safetensors file, whole or not at all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -55,6 +55,10 @@ class Report:
     samples: int = 0
     device: str = ""
     loaded_on: str = ""
+
+    def read_on(self, device: torch.device) -> Report:
+        """Returns the report as it reads where the model was loaded on that device."""
+        return replace(self, loaded_on=str(device) if self.device and str(device) != self.device else "")
 
     def __str__(self) -> str:
         parts = []

@@ -43,7 +43,7 @@ CODE = {"preconditioner": nothing}
 
 # -- what is allowed -------------------------------------------------------------------------------------------------
 def options(value: Any, name: str) -> None:
-    """A solver or an estimator by name and options: ours by their fields; what others have is not looked at."""
+    """Checks a solver or an estimator by name and options: ours by their fields; what others have is not looked at."""
     record({"name": text, "options": dict_of(lambda *_: None)})(value, name)
     cls = SOLVERS.get(value["name"]) or GRADIENTS.get(value["name"])
     if cls is None:
@@ -58,24 +58,24 @@ def options(value: Any, name: str) -> None:
 
 
 def gradient(value: Any, name: str) -> None:
-    """An estimator, which must be one of ours."""
+    """Checks an estimator, which must be one of ours."""
     options(value, name)
     one_of(GRADIENTS)(value["name"], f"{name}.name")
 
 
 def solver(value: Any, name: str) -> None:
-    """A solver, of ours or not."""
+    """Checks a solver, of ours or not."""
     options(value, name)
     expect(value["name"] not in GRADIENTS, name, "a solver", value["name"])
 
 
 def device(value: Any, name: str) -> None:
-    """The name of a device, which need not be here."""
+    """Checks the name of a device, which need not be here."""
     expect(isinstance(value, str) and DEVICE.fullmatch(value) is not None, name, "a device", value)
 
 
 def rule(value: Any, name: str) -> None:
-    """A stopping rule."""
+    """Checks a stopping rule."""
     of_class(StoppingRule, max_epochs=UNLIMITED["max_epochs"])(value, name)
     try:
         StoppingRule(**value)
@@ -108,7 +108,7 @@ _record = of_class(
 
 
 def history(value: Any, name: str) -> None:
-    """The records of all steps, in order."""
+    """Checks the records of all steps, which must be in order."""
     list_of(_record)(value, name)
     for number_, one in enumerate(value):
         expect(one["step"] == number_, f"{name}[{number_}].step", str(number_), one["step"])
@@ -116,14 +116,14 @@ def history(value: Any, name: str) -> None:
 
 # -- there and back --------------------------------------------------------------------------------------------------
 def options_to_json(thing: Solver | GradientEstimator) -> dict[str, Any]:
-    """A solver's or an estimator's name and options."""
+    """Returns a solver's or an estimator's name and options."""
     if isinstance(thing, Solver):
         return {"name": thing.saved_name, "options": thing.options()}
     return {"name": thing.name, "options": dataclasses.asdict(thing)}  # type: ignore[call-overload]
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """A plan; refuses an estimator that is not ours."""
+    """Returns a plan as a file holds it; refuses an estimator that is not ours."""
     if GRADIENTS.get(plan.gradient.name) is not type(plan.gradient):
         raise ValueError(
             f"gradient {plan.gradient.name!r} is not part of warmgp, and a file holds no code: a model or a checkpoint "
@@ -186,12 +186,12 @@ def seconds_taken(values: Mapping[str, Any]) -> float | None:
 
 
 def history_to_json(history: Sequence[StepRecord]) -> list[dict[str, Any]]:
-    """The records of all steps."""
+    """Returns the records of all steps as a file holds them."""
     return [dataclasses.asdict(record) for record in history]
 
 
 def history_from_json(values: list[dict[str, Any]]) -> tuple[StepRecord, ...]:
-    """The records of all steps, which :func:`history` has checked."""
+    """Returns the records of all steps, which :func:`history` has checked."""
     return tuple(
         StepRecord(**{**v, "length_scales": tuple(v["length_scales"]), "notes": tuple(v.get("notes", ()))})
         for v in values

@@ -14,7 +14,7 @@ NAMES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usa
 
 
 def available_memory(device: torch.device) -> int:
-    """Free bytes on the device."""
+    """Returns the free bytes of a device."""
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # free to torch alone
         return int(torch.cuda.mem_get_info(device)[0]) + kept
@@ -32,7 +32,7 @@ def available_memory(device: torch.device) -> int:
 
 
 def _left_in_group(root: Path) -> int | None:
-    """What a container may still use: its limit less its use, without cached files; None where it has no limit."""
+    """Returns what a container may still use, its limit less its use without cached files; None without a limit."""
     cached = _number_in(str(root / "memory.stat"), r"(?m)^(?:total_)?inactive_file (\d+)") or 0
     for limit_name, used_name in NAMES:
         limit, used = (_number_in(str(root / name), r"(\d+)") for name in (limit_name, used_name))
@@ -42,7 +42,7 @@ def _left_in_group(root: Path) -> int | None:
 
 
 def _number_in(path: str, pattern: str, unit: int = 1) -> int | None:
-    """The number that the pattern finds in a system file, times the unit; None where there is none."""
+    """Returns the number that the pattern finds in a system file, times the unit; None where there is none."""
     try:
         match = re.search(pattern, Path(path).read_text())
     except OSError:
@@ -51,7 +51,7 @@ def _number_in(path: str, pattern: str, unit: int = 1) -> int | None:
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """The device of that name, "auto" being the GPU if there is one; raises where it is not to be had."""
+    """Returns the device of that name, the GPU if there is one for "auto"; raises where it is not to be had."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -67,7 +67,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
 
 
 def device_or_cpu(device: torch.device) -> torch.device:
-    """The device if it is here, else the CPU."""
+    """Returns the device if it is here, else the CPU."""
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError):  # what torch raises depends on how it was built
