@@ -23,14 +23,14 @@ from warmgp.operators import KernelOperator, make_operator
 from warmgp.operators.base import ranges
 from warmgp.solvers.cholesky import factorise
 
-FAR = 1e3
-"""Length scales from which every kernel is zero in float64: exp(−1000), where 10⁻³²⁴ is the least number."""
 
+def within_reach(x_new: Tensor, x: Tensor, theta: Hyperparameters, kernel: Kernel) -> Tensor:
+    """Returns the new points, (m, d), with those outside of the kernel's reach moved to its border.
 
-def within_reach(x_new: Tensor, x: Tensor, theta: Hyperparameters) -> Tensor:
-    """The new points, (m, d), with those beyond the box outside of which k(·, x) is zero to the last bit moved to its
-    border: the prior's mean and variance are back there as they were, and no square of a distance overflows."""
-    beyond = FAR * theta.length_scales.to(x)
+    Out there k(·, x) is zero to the last bit: the prior's mean and variance are back as they were, and no square of a
+    distance overflows.
+    """
+    beyond = kernel.reach * theta.length_scales.to(x)
     return x_new.clamp(x.amin(0) - beyond, x.amax(0) + beyond)
 
 
@@ -117,7 +117,9 @@ class Posterior:
         """Latent covariance, (m, m): exact with a factor, else of rank at most s from the samples."""
         operator = self._operator()
         if self.exact:
-            return self._exact_covariance(operator, within_reach(x_new, self.x, self.theta), diagonal=False)
+            return self._exact_covariance(
+                operator, within_reach(x_new, self.x, self.theta, self.kernel), diagonal=False
+            )
         deviation = self._batched(x_new, lambda x: self._mean_and_deviation(operator, x)[1])
         return deviation @ deviation.T / self.n_samples
 
@@ -150,6 +152,6 @@ class Posterior:
     def _batched(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         # an exact variance holds n numbers per new point
         size = self.batch_size if not self.exact else max(1, min(self.batch_size, 2**26 // self.x.shape[0]))
-        x_new = within_reach(x_new, self.x, self.theta)
+        x_new = within_reach(x_new, self.x, self.theta, self.kernel)
         parts = [f(x_new[rows]) for rows in ranges(x_new.shape[0], size)]
         return torch.cat(parts) if parts else f(x_new)
