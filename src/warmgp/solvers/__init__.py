@@ -1,7 +1,7 @@
 """The solvers' room: H v = b for all systems at once, from any start, to a tolerance, within a budget of epochs.
 
-``base`` holds the contract, ``progress`` the books that every solver keeps, ``preconditioners/`` what conjugate
-gradients precondition with. It may import kernels, hyperparameters and operators, and evaluates no kernel itself. Add a solver as
+``base`` holds the contract, ``progress`` the books that every solver keeps, and ``preconditioners/`` what conjugate
+gradients precondition with. It may import the rooms up to operators, and evaluates no kernel itself. Add a solver as
 one file with a frozen dataclass, and a line in ``SOLVERS``.
 """
 
@@ -20,7 +20,7 @@ SOLVERS: dict[str, type[Solver]] = {
 
 
 def get_solver(solver: str | Solver) -> Solver:
-    """The solver of that name with its default options, or the solver itself."""
+    """Returns the solver of that name with its default options, or ``solver`` itself where it is one."""
     if isinstance(solver, Solver):
         return solver
     if not isinstance(solver, str) or solver not in SOLVERS:
