@@ -67,12 +67,12 @@ class Hyperparameters:
 
     @property
     def vector(self) -> Tensor:
-        """θ as a flat vector ``[noise, signal, lengths…]``, (2 + number of length scales,)."""
+        """The flat vector of θ, ``[noise, signal, lengths…]``, (2 + number of length scales,)."""
         return torch.cat([self.noise_scale[None], self.signal_scale[None], self.length_scales])
 
     @property
     def unconstrained(self) -> Tensor:
-        """ν with softplus(ν) = θ, in the order of ``vector``."""
+        """The ν with softplus(ν) = θ, in the order of ``vector``."""
         return inverse_softplus(self.vector)
 
     def chain_rule(self, gradient: Tensor) -> Tensor:
