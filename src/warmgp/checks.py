@@ -1,4 +1,4 @@
-"""Checks of single numbers that people pass: what is a number, what is a count, what a number of features may be."""
+"""Checks of single values that callers pass: what is a number, what is a count."""
 
 from __future__ import annotations
 

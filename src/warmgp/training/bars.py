@@ -10,7 +10,7 @@ from warmgp.training.state import StepRecord, TrainingState
 
 
 class ProgressBar:
-    """A callback for :func:`warmgp.training.loop.train`; a context manager that closes the bar."""
+    """A callback for :func:`warmgp.training.loop.train` that moves a bar, and a context manager that closes it."""
 
     def __init__(self, n_steps: int, title: str = "training", done: int = 0) -> None:
         self._bar = tqdm(total=n_steps, desc=title, unit="step", initial=done)
@@ -35,7 +35,7 @@ class ProgressBar:
 
 
 class InitialisationBar(ProgressBar):
-    """The same for a start on part of the data: one bar over the steps of all neighbourhoods."""
+    """Shows a start on part of the data: one bar over the steps of all neighbourhoods."""
 
     def __init__(self, n_neighbourhoods: int, n_steps: int) -> None:
         super().__init__(n_neighbourhoods * n_steps, "initialising")
