@@ -255,7 +255,7 @@ class _Iteration:
         self.v, self.r = progress.v, progress.r
         self.d = torch.empty_like(self.r)
         self.gamma = torch.empty_like(self.r[0])  # rᵀP⁻¹r, (1 + s,)
-        self.indefinite = torch.zeros_like(self.gamma, dtype=torch.bool)  # systems whose H rounding has made so
+        self.indefinite = torch.zeros_like(self.gamma, dtype=torch.bool)  # systems with dᵀHd < 0, by rounding
         self.preconditioner = preconditioner  # another may take its place: call begin before the next step
 
     @property
