@@ -124,9 +124,7 @@ def test_float32_reproduces_the_kernel_and_picks_pivots_as_good(name: str) -> No
     full = factor_of(operator, 60)
     assert full.dtype == torch.float32
     assert float((full.double() @ full.double().T - K).abs().max()) <= 1e-4
-    left, left64 = (
-        float(K.trace() - factor_of(op, 20).double().square().sum()) for op in (operator, make(name=name))
-    )
+    left, left64 = (float(K.trace() - factor_of(op, 20).double().square().sum()) for op in (operator, make(name=name)))
     assert left == pytest.approx(left64, rel=0.05)
 
 
