@@ -26,18 +26,16 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Matern32
 from warmgp.operators import ChunkedOperator, DenseOperator
 from warmgp.solvers import Cholesky, ConjugateGradients, Solver
+from warmgp.training import Problem, StepRecord, TrainingOptions, TrainingState, train_only
 from warmgp.training.finish import finish
-from warmgp.training.loop import train_only
-from warmgp.training.problem import Problem
-from warmgp.training.state import StepRecord, TrainingOptions, TrainingState
 
 
 def iterations(solver: Solver, folder: str | None, n: int, steps: int) -> dict[str, Any]:
     x, y = (part[:n] for part in load("pol", 0, folder, "cpu", torch.float32)[:2])
     options = TrainingOptions(solver, Pathwise(64, 2000), n_steps=steps, noise_floor=1e-4)
     began = time.perf_counter()
-    start = DenseOperator(x, Matern32(), Hyperparameters.ones(x.shape[1]))
-    state = train_only(start, y, options, generator=torch.Generator().manual_seed(0))
+    start = Problem(DenseOperator(x, Matern32(), Hyperparameters.ones(x.shape[1])), y)
+    state = train_only(start, options, generator=torch.Generator().manual_seed(0))
     seconds = time.perf_counter() - began
     return {"solver": repr(solver), "seconds": seconds, "iterations": [r.iterations for r in state.history]}
 
@@ -60,11 +58,11 @@ def likelihoods(name: str, relative: bool, folder: str | None, n: int, marks: tu
     def look(record: StepRecord, state: TrainingState) -> None:
         if state.step in marks:
             there = Problem(ChunkedOperator(x, Matern32(), state.theta), y)
-            posterior = finish(there, options, state, torch.Generator().manual_seed(0))[0]
+            posterior = finish(there, options, state, torch.Generator().manual_seed(0)).posterior
             found[state.step] = sample_scores(posterior, x_test[:1500], y_test[:1500])["llh"]
 
-    start = ChunkedOperator(x, Matern32(), Hyperparameters.ones(x.shape[1]))
-    train_only(start, y, options, generator=torch.Generator().manual_seed(0), callbacks=[look])
+    start = Problem(ChunkedOperator(x, Matern32(), Hyperparameters.ones(x.shape[1])), y)
+    train_only(start, options, generator=torch.Generator().manual_seed(0), callbacks=[look])
     return {"dataset": name, "relative": relative, "llh": found}
 
 

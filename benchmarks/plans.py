@@ -29,9 +29,7 @@ from warmgp.kernels import Matern32
 from warmgp.operators import make_operator
 from warmgp.planning.planner import Plan, make_plan
 from warmgp.solvers import AlternatingProjections, Cholesky, ConjugateGradients, StoppingRule
-from warmgp.training.loop import train_only
-from warmgp.training.problem import Problem
-from warmgp.training.state import TrainingOptions
+from warmgp.training import Problem, TrainingOptions, train_only
 
 CASES = (
     (500, 2, 0.3), (500, 30, 0.01), (1_000, 8, 0.1), (2_000, 30, 0.3), (2_000, 3, 0.01), (4_000, 8, 0.01),
@@ -69,14 +67,11 @@ def five_steps(plan: Plan, x: Tensor, y: Tensor, theta: Hyperparameters, limit: 
         relative_steps=plan.relative_steps,
     )  # fmt: skip
     began = time.perf_counter()
-    start = problem()
     state = train_only(
-        start.operator,
-        start.y,
+        replace(problem(), promote=(lambda: problem(torch.float64)) if plan.promote else None),
         options,
         generator=torch.Generator().manual_seed(0),
         callbacks=[lambda record, state: time.perf_counter() - began > limit],
-        promote=(lambda: problem(torch.float64)) if plan.promote else None,
     )
     seconds = time.perf_counter() - began
     whole = state.step == STEPS and all(record.converged for record in state.history)

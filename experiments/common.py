@@ -53,7 +53,7 @@ def exact_scores(posterior: Posterior, y_train: Tensor, x: Tensor, y: Tensor) ->
 
 def exact_scores_at(operator: ChunkedOperator, y_train: Tensor, x: Tensor, y: Tensor) -> dict[str, float]:
     """Test scores of exact prediction with a float64 operator on the training points."""
-    factor = factorise(operator).factor
+    factor = factorise(operator)
     v = torch.cholesky_solve(y_train.double()[:, None], factor)
     unused = FeaturePrior.draw(operator.kernel, operator.x.shape[1], 2, 1, generator=torch.Generator())
     exact = Posterior(operator.x, operator.kernel, operator.theta, v, unused, True, factor)

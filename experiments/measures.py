@@ -57,7 +57,7 @@ def _solutions(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """By estimator: solutions of the probe systems, their targets, and the factor of H."""
     operator = ChunkedOperator(x, Matern32(), theta)
-    factor = factorise(operator).factor
+    factor = factorise(operator)
     for estimator, draw in zip(estimators, draws, strict=True):
         targets = estimator.targets(operator, y, draw)[:, 1:]
         yield torch.cholesky_solve(targets, factor), targets, factor

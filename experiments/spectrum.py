@@ -7,7 +7,7 @@ from statistics import fmean
 from experiments.published import Papers, Published
 from experiments.store import Record
 from experiments.summary import SCORES, Summary, by_run, is_finished, less_exact
-from experiments.tables import gap, markdown, off, ours, paper
+from experiments.tables import gap, markdown, off, ours, paper, signed
 
 WHY = (
     "The paper's pathwise cells score differently from its standard ones, and ours hardly do: on bike by −0.09 of "
@@ -83,4 +83,4 @@ def _verdict(
             f"{name.upper()} {gaps[0]:+.{digits}f} (the paper's {paper_gap:+.{digits}f}; features of the kernel "
             f"{gaps[1]:+.{digits}f})"
         )
-    return f"{dataset} {', '.join(said)}"
+    return signed(f"{dataset} {', '.join(said)}")

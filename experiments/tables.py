@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from statistics import fmean
 
 from experiments.cells import SETTINGS, SOLVERS
@@ -10,9 +11,15 @@ from experiments.published import Cell, Papers, Published
 from experiments.summary import LABELS, SCORES, WAYS, Found, Summary, agreement, error_of_mean, less_exact, speed_up
 
 
+def signed(text: str) -> str:
+    """The text with a minus sign before its negative numbers, where Python writes a hyphen."""
+    return re.sub(r"(?<![\w`-])-(?=\d)", "−", text)
+
+
 def markdown(head: list[str], rows: list[list[str]]) -> str:
     left = [":--" if k < 2 else "--:" for k in range(len(head))]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, left, *rows])
+    cells = [[signed(cell) for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, left, *cells])
 
 
 def shown(value: float, digits: int = 3, bound: bool = False, error: float = math.nan) -> str:

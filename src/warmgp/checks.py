@@ -1,4 +1,4 @@
-"""Checks of single values that people pass: what is a number, what is a count, what a number of features may be.
+"""Checks of single values that callers pass: what is a number, what is a count, what a number of features may be.
 
 Each rule has its one home here, and is called by everything that takes such a value.
 """

@@ -17,13 +17,13 @@ from torch import Tensor
 
 
 def inverse_softplus(theta: Tensor) -> Tensor:
-    """ν with softplus(ν) = θ; accurate for tiny and for large θ."""
+    """Returns ν with softplus(ν) = θ, accurate for tiny and for large θ."""
     return theta + torch.log(-torch.expm1(-theta))
 
 
 @dataclass(frozen=True, eq=False)
 class Hyperparameters:
-    """Noise scale σ, signal scale and length scales of one model.
+    """Holds the noise scale σ, the signal scale and the length scales of one model, in float64 on the CPU.
 
     Attributes
     ----------
@@ -51,36 +51,36 @@ class Hyperparameters:
 
     @classmethod
     def ones(cls, n_length_scales: int) -> Hyperparameters:
-        """The paper's start for small data: everything 1."""
+        """Returns the paper's start for small data: every hyperparameter is 1."""
         return cls.from_vector(torch.ones(2 + n_length_scales, dtype=torch.float64))
 
     @classmethod
     def from_vector(cls, vector: Tensor) -> Hyperparameters:
-        """From ``[noise, signal, lengths…]``."""
+        """Returns the hyperparameters of a flat vector ``[noise, signal, lengths…]``."""
         return cls(vector[0], vector[1], vector[2:])
 
     @classmethod
     def from_unconstrained(cls, nu: Tensor) -> Hyperparameters:
-        """θ = softplus(ν)."""
+        """Returns θ = softplus(ν)."""
         # the threshold keeps softplus exact where torch would switch to the identity at 20
         return cls.from_vector(torch.nn.functional.softplus(nu.to(torch.float64), threshold=36.0))
 
     @property
     def vector(self) -> Tensor:
-        """``[noise, signal, lengths…]``, (2 + number of length scales,)."""
+        """The flat vector of θ, ``[noise, signal, lengths…]``, (2 + number of length scales,)."""
         return torch.cat([self.noise_scale[None], self.signal_scale[None], self.length_scales])
 
     @property
     def unconstrained(self) -> Tensor:
-        """ν with softplus(ν) = θ."""
+        """The ν with softplus(ν) = θ, in the order of ``vector``."""
         return inverse_softplus(self.vector)
 
     def chain_rule(self, gradient: Tensor) -> Tensor:
-        """Turn ∂L/∂θ into ∂L/∂ν."""
+        """Turns ∂L/∂θ into ∂L/∂ν = ∂L/∂θ · (1 − exp(−θ))."""
         return gradient * -torch.expm1(-self.vector)
 
     def with_noise_floor(self, floor: float) -> Hyperparameters:
-        """The same θ with σ raised to ``floor`` where it is below."""
+        """Returns the same θ, with σ raised to ``floor`` where it is below."""
         if float(self.noise_scale) >= floor:
             return self
         return Hyperparameters(
@@ -90,11 +90,11 @@ class Hyperparameters:
         )
 
     def equals(self, other: Hyperparameters) -> bool:
-        """Whether every number is the same, bit for bit."""
+        """Says whether every number is the same, bit for bit."""
         return torch.equal(self.vector, other.vector)
 
     def check_dimension(self, d: int) -> None:
-        """Raise unless these length scales fit inputs with d columns."""
+        """Raises unless these length scales fit inputs with d columns."""
         if self.length_scales.numel() not in (1, d):
             raise ValueError(
                 f"length_scales has {self.length_scales.numel()} entries but the inputs have {d} columns; "

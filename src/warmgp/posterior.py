@@ -23,14 +23,14 @@ from warmgp.operators import KernelOperator, make_operator
 from warmgp.operators.base import ranges
 from warmgp.solvers.cholesky import factorise
 
-FAR = 1e3
-"""Length scales from which every kernel is zero in float64: exp(−1000), where 10⁻³²⁴ is the least number."""
 
+def within_reach(x_new: Tensor, x: Tensor, theta: Hyperparameters, kernel: Kernel) -> Tensor:
+    """Returns the new points, (m, d), with those outside of the kernel's reach moved to its border.
 
-def within_reach(x_new: Tensor, x: Tensor, theta: Hyperparameters) -> Tensor:
-    """The new points, (m, d), with those beyond the box outside of which k(·, x) is zero to the last bit moved to its
-    border: the prior's mean and variance are back there as they were, and no square of a distance overflows."""
-    beyond = FAR * theta.length_scales.to(x)
+    Out there k(·, x) is zero to the last bit: the prior's mean and variance are back as they were, and no square of a
+    distance overflows.
+    """
+    beyond = kernel.reach * theta.length_scales.to(x)
     return x_new.clamp(x.amin(0) - beyond, x.amax(0) + beyond)
 
 
@@ -49,7 +49,7 @@ class Posterior:
     prior : FeaturePrior
         The functions f_j behind ẑ_j.
     exact : bool
-        Variances and covariances from the Cholesky factor of H instead of the samples.
+        Whether variances and covariances come from the Cholesky factor of H instead of the samples.
     factor : Tensor or None, (n, n)
         That factor in float64; an exact posterior without one makes it when first needed.
     batch_size : int
@@ -67,25 +67,27 @@ class Posterior:
 
     @property
     def n_samples(self) -> int:
+        """The number of posterior functions, s."""
         return self.solution.shape[1] - 1
 
     @property
     def noise_variance(self) -> float:
+        """The variance of the observation noise, σ²."""
         return float(self.theta.noise_scale) ** 2
 
     def to(self, device: torch.device | str) -> Posterior:
-        """The same posterior on that device; θ is on the CPU always."""
+        """Returns the same posterior on ``device``; θ stays on the CPU."""
         prior = FeaturePrior(*(part.to(device) for part in vars(self.prior).values()))
         factor = None if self.factor is None else self.factor.to(device)
         return replace(self, x=self.x.to(device), solution=self.solution.to(device), prior=prior, factor=factor)
 
     def mean(self, x_new: Tensor) -> Tensor:
-        """k(x_new, x) v_y, (m,). Costs nothing for the samples."""
+        """Returns k(x_new, x) v_y, (m,), without evaluating the samples."""
         operator = self._operator()
         return self._batched(x_new, lambda x: operator.cross_matmul(x, self.solution[:, :1])[:, 0])
 
     def mean_and_variance(self, x_new: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and latent variance, (m,) each: from one pass over k(x_new, x)."""
+        """Returns the mean and the latent variance, (m,) each; from samples in one pass over k(x_new, x)."""
         operator = self._operator()
 
         def both(x: Tensor) -> Tensor:
@@ -99,12 +101,12 @@ class Posterior:
         return pair[:, 0], pair[:, 1]
 
     def products(self, x_new: Tensor) -> Tensor:
-        """k(x_new, x) [v_y, ẑ_1 … ẑ_s], (m, 1 + s), by the arithmetic of every prediction."""
+        """Returns k(x_new, x) [v_y, ẑ_1 … ẑ_s], (m, 1 + s), by the arithmetic of every prediction."""
         operator = self._operator()
         return self._batched(x_new, lambda x: operator.cross_matmul(x, self.solution))
 
     def samples(self, x_new: Tensor) -> Tensor:
-        """Every stored posterior function at x_new, (m, s); the same functions at every call."""
+        """Returns every stored posterior function at x_new, (m, s); the functions are the same at every call."""
         operator = self._operator()
 
         def functions(x: Tensor) -> Tensor:
@@ -114,15 +116,20 @@ class Posterior:
         return self._batched(x_new, functions)
 
     def covariance(self, x_new: Tensor) -> Tensor:
-        """Latent covariance, (m, m): exact with a factor, else of rank at most s from the samples."""
+        """Returns the latent covariance, (m, m): exact with a factor, else of rank at most s from the samples."""
         operator = self._operator()
         if self.exact:
-            return self._exact_covariance(operator, within_reach(x_new, self.x, self.theta), diagonal=False)
+            return self._exact_covariance(
+                operator, within_reach(x_new, self.x, self.theta, self.kernel), diagonal=False
+            )
         deviation = self._batched(x_new, lambda x: self._mean_and_deviation(operator, x)[1])
         return deviation @ deviation.T / self.n_samples
 
     def cholesky_factor(self) -> Tensor:
-        """The factor of H, (n, n), float64: made once, n³/3 operations, where it did not come with the model."""
+        """Returns the lower Cholesky factor of H, (n, n), in float64.
+
+        It is made once, in n³/3 operations, where it did not come with the model.
+        """
         if self.factor is None:
             object.__setattr__(self, "factor", factorise(self._operator()))
         assert self.factor is not None
@@ -132,12 +139,12 @@ class Posterior:
         return make_operator("auto", self.x, self.kernel, self.theta)
 
     def _mean_and_deviation(self, operator: KernelOperator, x: Tensor) -> tuple[Tensor, Tensor]:
-        """k v_y, (b,), and f_j − k ẑ_j, (b, s)."""
+        """Returns k v_y, (b,), and f_j − k ẑ_j, (b, s)."""
         products = operator.cross_matmul(x, self.solution)
         return products[:, 0], self.prior.evaluate(x, self.theta) - products[:, 1:]
 
     def _exact_covariance(self, operator: KernelOperator, x: Tensor, *, diagonal: bool) -> Tensor:
-        """k(x, x) − k(x, X) H⁻¹ k(X, x) in float64, or its diagonal."""
+        """Returns k(x, x) − k(x, X) H⁻¹ k(X, x) in float64, (b, b), or its diagonal, (b,)."""
         double = operator.in_float64()
         cross = double.kernel_between(x.double())  # (n, b)
         half = torch.linalg.solve_triangular(self.cholesky_factor(), cross, upper=False)
@@ -148,8 +155,8 @@ class Posterior:
         return prior - half.T @ half
 
     def _batched(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-        # an exact variance holds n numbers per new point
+        # an exact variance takes n numbers per new point: at most 2²⁶ at once
         size = self.batch_size if not self.exact else max(1, min(self.batch_size, 2**26 // self.x.shape[0]))
-        x_new = within_reach(x_new, self.x, self.theta)
+        x_new = within_reach(x_new, self.x, self.theta, self.kernel)
         parts = [f(x_new[rows]) for rows in ranges(x_new.shape[0], size)]
         return torch.cat(parts) if parts else f(x_new)

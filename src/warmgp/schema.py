@@ -2,7 +2,7 @@
 
 A check is called with a value and its name, and raises :class:`SchemaError` for what is not allowed there. Checks of
 dataclasses come from their own annotations, so that a field is described in one place: an ``int`` is a count, a
-``float`` is finite and not negative, and what differs is named.
+``float`` is finite and not negative; exceptions are given by name.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from torch import Tensor
 Check = Callable[[Any, str], None]
 
 LARGEST = 1e150
-"""The largest scale that a file may hold: its square is a float64."""
+"""The largest scale that a file may hold: its square is still finite in float64."""
 LARGEST_COUNT = 2**53
-"""Above it a number in JSON is not the one that was written."""
+"""The largest integer that a file may hold: many readers of JSON keep numbers in float64, which rounds larger ones."""
 
 
 class SchemaError(ValueError):
-    """Something that is not allowed in a file."""
+    """Raised for a value or a tensor that a file may not hold."""
 
 
 # -- JSON ------------------------------------------------------------------------------------------------------------
 def number(least: float = 0.0, *, finite: bool = True, nan: bool = False) -> Check:
-    """A number of at least ``least``; where ``finite`` is False it may be infinite, where ``nan`` is True, NaN."""
+    """Returns a check for a number of at least ``least``.
+
+    Where ``finite`` is False it may be infinite, where ``nan`` is True it may be NaN.
+    """
 
     def check(value: Any, name: str) -> None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -44,14 +47,14 @@ def number(least: float = 0.0, *, finite: bool = True, nan: bool = False) -> Che
 
 
 def whole(least: int = 0, most: int = LARGEST_COUNT) -> Check:
-    """An integer from ``least`` to ``most``."""
+    """Returns a check for an integer from ``least`` to ``most``."""
     return lambda value, name: expect(
         type(value) is int and least <= value <= most, name, f"a whole number from {least} to {most}", value
     )
 
 
 def text(value: Any, name: str) -> None:
-    """A string that can be written."""
+    """Raises unless ``value`` is a string that can be written as UTF-8."""
     fits = isinstance(value, str)
     if fits:
         try:
@@ -62,23 +65,23 @@ def text(value: Any, name: str) -> None:
 
 
 def truth(value: Any, name: str) -> None:
-    """True or False."""
+    """Raises unless ``value`` is True or False."""
     expect(isinstance(value, bool), name, "true or false", value)
 
 
 def nothing(value: Any, name: str) -> None:
-    """None."""
+    """Raises unless ``value`` is None."""
     expect(value is None, name, "null", value)
 
 
 def one_of(names: Collection[str]) -> Check:
-    """One of some strings."""
+    """Returns a check for one of these strings."""
     told = "one of " + ", ".join(map(repr, names))
     return lambda value, name: expect(isinstance(value, str) and value in names, name, told, value)
 
 
 def either(*checks: Check) -> Check:
-    """What one of the checks allows."""
+    """Returns a check for what at least one of ``checks`` allows."""
 
     def check(value: Any, name: str) -> None:
         errors = []
@@ -93,12 +96,12 @@ def either(*checks: Check) -> Check:
 
 
 def maybe(check: Check) -> Check:
-    """None, or what the check allows."""
+    """Returns a check for None or what ``check`` allows."""
     return lambda value, name: None if value is None else check(value, name)
 
 
 def list_of(check: Check, length: int | None = None) -> Check:
-    """A list, of that length where one is given."""
+    """Returns a check for a list of items that ``check`` allows, ``length`` of them where that is given."""
 
     def each(value: Any, name: str) -> None:
         long = "a list" if length is None else f"a list of {length}"
@@ -110,7 +113,7 @@ def list_of(check: Check, length: int | None = None) -> Check:
 
 
 def dict_of(check: Check) -> Check:
-    """An object with any keys."""
+    """Returns a check for an object with any keys, and values that ``check`` allows."""
 
     def each(value: Any, name: str) -> None:
         expect(isinstance(value, dict), name, "an object", value)
@@ -122,7 +125,7 @@ def dict_of(check: Check) -> Check:
 
 
 def record(needed: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
-    """An object with these keys and no others."""
+    """Returns a check for an object with all keys of ``needed``, any of ``optional``, and no others."""
     known = {**needed, **(optional or {})}
 
     def each(value: Any, name: str) -> None:
@@ -140,7 +143,10 @@ def record(needed: Mapping[str, Check], optional: Mapping[str, Check] | None = N
 
 
 def of_class(cls: type, **special: Check) -> Check:
-    """The fields of a dataclass, by their annotations or by ``special`` checks; those with defaults may be missing."""
+    """Returns a check for the fields of a dataclass, each by its annotation or by the check of its name in ``special``.
+
+    Fields with defaults may be missing.
+    """
     hints = typing.get_type_hints(cls)
     needed: dict[str, Check] = {}
     optional: dict[str, Check] = {}
@@ -152,7 +158,7 @@ def of_class(cls: type, **special: Check) -> Check:
 
 
 def of_hint(hint: Any) -> Check:
-    """What an annotation allows."""
+    """Returns the check for what an annotation allows."""
     simple: dict[Any, Check] = {
         bool: truth,
         int: whole(),
@@ -174,7 +180,7 @@ def of_hint(hint: Any) -> Check:
 
 
 def expect(true: bool, name: str, what: str, value: Any) -> None:
-    """Raise a SchemaError that says what is expected, and what is there."""
+    """Raises a SchemaError that says what is expected and what is there, unless ``true``."""
     if not true:
         shown = repr(value) if isinstance(value, str | int | float | bool | None) else type(value).__name__
         shown = shown.encode("ascii", "backslashreplace").decode()
@@ -188,15 +194,15 @@ DOUBLE = (torch.float64,)
 
 @dataclasses.dataclass(frozen=True)
 class TensorRule:
-    """What a tensor must be.
+    """States the shape, the dtypes and the range that a tensor must have.
 
     Attributes
     ----------
     shape : tuple
-        Of numbers, or of names of sizes: those of one name are equal in a file.
+        Sizes as numbers or as names; sizes of the same name are equal throughout a file.
     dtypes : tuple of torch.dtype
     positive : bool
-        Whether every number must be above zero, and have a square. Floating ones must be finite always.
+        Whether every number must be above zero and at most ``LARGEST``. Floating-point numbers must always be finite.
     """
 
     shape: tuple[int | str, ...]
@@ -207,9 +213,9 @@ class TensorRule:
 def check_tensors(
     tensors: Mapping[str, Tensor], rules: Mapping[str, TensorRule], sizes: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """Hold every tensor against its rule, and refuse those without one; the sizes that were found.
+    """Raises unless every tensor has a rule and fits it; returns the sizes that were found, by name.
 
-    ``sizes`` are known beforehand.
+    ``sizes`` holds those that are known beforehand.
     """
     found = dict(sizes or {})
     for name in tensors:

@@ -9,8 +9,7 @@ from gp_truth import derivatives, h_matrix, log_marginal_likelihood, toy
 from warmgp import Cholesky, ConjugateGradients, DenseOperator, Exact, Hyperparameters, Pathwise, Standard, StoppingRule
 from warmgp.gradient import GradientEstimator
 from warmgp.kernels import get_kernel
-from warmgp.training.loop import train_only
-from warmgp.training.state import TrainingOptions
+from warmgp.training import Problem, TrainingOptions, train_only
 
 RULE = StoppingRule(1e-8)
 THETA = Hyperparameters.from_vector(torch.tensor([0.3, 1.2, 0.8, 1.5]))
@@ -137,7 +136,7 @@ def test_frozen_probes_approach_the_exact_optimum() -> None:
     def optimum(gradient: GradientEstimator, start: Hyperparameters, steps: int, seed: int) -> Hyperparameters:
         options = TrainingOptions(Cholesky(), gradient, rule=RULE, n_steps=steps, learning_rate=0.05, noise_floor=0.01)
         generator = torch.Generator().manual_seed(seed)
-        return train_only(DenseOperator(x, kernel, start), y, options, generator=generator).theta
+        return train_only(Problem(DenseOperator(x, kernel, start), y), options, generator=generator).theta
 
     best = optimum(Exact(), Hyperparameters.ones(1), 300, 0)
     top = float(log_marginal_likelihood("matern32", x, y, best.vector))

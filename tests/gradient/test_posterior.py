@@ -9,9 +9,9 @@ from gp_truth import posterior as true_posterior
 from gp_truth import toy
 from warmgp import Cholesky, DenseOperator, Exact, Hyperparameters, Pathwise, Posterior, StoppingRule, TrainingOptions
 from warmgp.kernels import get_kernel
+from warmgp.training import Problem
 from warmgp.training.finish import finish
-from warmgp.training.loop import initial_state
-from warmgp.training.problem import Problem
+from warmgp.training.step import initial_state
 
 THETA = Hyperparameters.from_vector(torch.tensor([0.3, 1.2, 0.8, 1.5]))
 
@@ -24,7 +24,7 @@ def solved(
     gradient = Exact() if exact else Pathwise(n_samples, n_features)
     options = TrainingOptions(Cholesky(), gradient, rule=StoppingRule(1e-9), n_samples=n_samples, n_features=n_features)
     generator = torch.Generator().manual_seed(0)
-    return finish(Problem(H, y), options, initial_state(H, options), generator)[0], y
+    return finish(Problem(H, y), options, initial_state(H, options), generator).posterior, y
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_what_warm_starts_change() -> None:
     ]
     said = warm_finding(runs)  # ln of 1.767/1.667, 2.533/2.333 and 1.1: three of twelve, and √(0.0192/12)
     assert "by at most 0.0200 in the mean of a set and estimator, by 0.020 in a single run" in said
-    assert "| pol | pathwise | 1 | 100.0%; 0.000 | 75.0%; 0.040 | -0.0200 |" in said
+    assert "| pol | pathwise | 1 | 100.0%; 0.000 | 75.0%; 0.040 | −0.0200 |" in said
 
 
 def test_progress_under_a_budget() -> None:
@@ -95,7 +95,7 @@ def test_whether_a_low_residual_is_needed() -> None:
     ]
     said = need_of_residuals(runs, {})
     assert "Of 2 runs that end above the tolerance, 1 are within 0.02 nats" in said and "samples, 1 are" in said
-    assert "| pol | AP, warm | 0.200 → 0.050 | -0.010 → -0.050 | -0.500 → -0.005 | 10 → 50 |" in said
+    assert "| pol | AP, warm | 0.200 → 0.050 | −0.010 → −0.050 | −0.500 → −0.005 | 10 → 50 |" in said
     large = record(
         Run("terrain", 0, "ap", budget=10.0), cut=True, residual_probes=[0.3, 0.2, 0.1], test_llh=[0.1, 0.6, 0.2]
     )

@@ -193,3 +193,116 @@ def code_lines(node: ast.FunctionDef, text: str) -> int:
 
 LONG: dict[str, str] = {}
 """Functions of more than 60 lines of code, and why they are."""
+
+
+PLAIN = ("checks", "schema", "hyperparameters", "solvers", "gradient", "posterior", "training", "files")
+"""Rooms whose docstrings are in plain words; a room is added when its own are."""
+
+NOT_YET = ("warmgp.files.plan_json",)
+"""Modules of those rooms whose functions do not begin with a verb yet."""
+
+Definition = ast.FunctionDef | ast.ClassDef
+
+
+def definitions(tree: ast.Module) -> Iterator[tuple[Definition, ast.ClassDef | None]]:
+    """Yields the functions and classes of a module and the methods of its classes, each method with its class."""
+    for node in tree.body:
+        if isinstance(node, Definition):
+            yield node, None
+        if isinstance(node, ast.ClassDef):
+            yield from ((part, node) for part in node.body if isinstance(part, ast.FunctionDef))
+
+
+def inherited(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
+    """Returns the names that a class has from the classes of warmgp that it is made from, by the name of the class."""
+    classes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    bases: dict[str, set[str]] = {}
+    own: dict[str, set[str]] = {}
+    for node in classes:
+        bases.setdefault(node.name, set()).update(ast.unparse(base).split(".")[-1].split("[")[0] for base in node.bases)
+        own.setdefault(node.name, set()).update(part.name for part in node.body if isinstance(part, ast.FunctionDef))
+
+    def above(name: str) -> set[str]:
+        return set().union(*(own.get(base, set()) | above(base) for base in bases.get(name, set()) - {name}))
+
+    return {name: above(name) for name in bases}
+
+
+def is_property(node: ast.AST) -> bool:
+    decorators = [ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ())]
+    return any(name.split(".")[-1] in ("property", "cached_property", "setter") for name in decorators)
+
+
+def undocumented(root: Path, rooms: tuple[str, ...]) -> list[str]:
+    """Returns the public classes, functions and methods of these rooms that say nothing of themselves.
+
+    A method that overrides one of a base class need not, nor a property.
+    """
+    trees = modules(root)
+    known = inherited(trees)
+    found = []
+    for name, tree in trees.items():
+        for node, of in definitions(tree) if room_of(name) in rooms else ():
+            place = f"{of.name}.{node.name}" if of else node.name
+            said = is_property(node) or (of is not None and node.name in known[of.name])
+            if not (ast.get_docstring(node) or said or any(part.startswith("_") for part in place.split("."))):
+                found.append(f"{name}: {place}")
+    return found
+
+
+def unclear(root: Path, rooms: tuple[str, ...]) -> list[str]:
+    """Returns the docstrings of functions in these rooms that do not begin, or whose first paragraph does not end, like
+    a sentence: with a capital letter, a verb in the third person (but for properties) and a full stop or colon."""
+    found = []
+    for name, tree in modules(root).items():
+        for node in ast.walk(tree) if room_of(name) in rooms else ():
+            text = ast.get_docstring(node) if isinstance(node, ast.FunctionDef) else None
+            if text is None:
+                continue
+            first = text.split("\n\n")[0]
+            word = first.split()[0].rstrip(",;:")
+            verb = word.endswith("s") or is_property(node) or name in NOT_YET
+            if not (word[0].isupper() and verb and first.rstrip().endswith((".", ":"))):
+                found.append(f"{name}: {node.name}: {first[:60]}")
+    return found
+
+
+def test_whatever_is_public_says_what_it_is() -> None:
+    assert set(PLAIN) <= set(ROOMS)
+    assert undocumented(SOURCE, PLAIN) == []
+
+
+def test_docstrings_of_functions_are_sentences() -> None:
+    assert unclear(SOURCE, PLAIN) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "silent", "wrong"),
+    [
+        ("def f():\n    return 1", ["f"], []),
+        ("class A:\n    pass", ["A"], []),
+        ('class A:\n    """Does."""\n    def f(self): ...', ["A.f"], []),
+        ('class A(Solver):\n    """Does."""\n    def solve(self): ...\n    def _own(self): ...', [], []),
+        ('class A(Cholesky):\n    """Does."""\n    def options(self): ...\n    def more(self): ...', ["A.more"], []),
+        ('class A:\n    """Does."""\n    @property\n    def size(self): ...', [], []),
+        ('class A:\n    """Does."""\n    @property\n    def size(self):\n        """The size."""', [], []),
+        ("def _f(): ...\nclass _A:\n    def f(self): ...", [], []),
+        ('def f():\n    """Returns one."""', [], []),
+        ('def f():\n    """Returns\n    one:\n\n    1\n    """', [], []),
+        ('def f():\n    """returns one."""', [], ["f"]),
+        ('def f():\n    """Returns one"""', [], ["f"]),
+        ('def f():\n    """None of them yet."""', [], ["f"]),
+        ('def _f():\n    """As it is."""', [], []),  # which only a reader notices
+        ('def _f():\n    """Of each half is kept."""', [], ["_f"]),
+        ('def f():\n    """Returns one.\n    """\n    def g():\n        """one"""', [], ["g"]),
+    ],
+)
+def test_a_bad_docstring_is_seen(text: str, silent: list[str], wrong: list[str], tmp_path: Path) -> None:
+    root = tmp_path / "warmgp"
+    for path in (SOURCE / "solvers").glob("*.py"):
+        (root / "solvers").mkdir(parents=True, exist_ok=True)
+        (root / "solvers" / path.name).write_text(path.read_text())
+    (root / "solvers" / "new.py").write_text(text + "\n")
+    assert undocumented(root, PLAIN) == [f"warmgp.solvers.new: {name}" for name in silent]
+    assert [line.split(": ")[1] for line in unclear(root, PLAIN)] == wrong
+    assert undocumented(root, ("files",)) == unclear(root, ("files",)) == []

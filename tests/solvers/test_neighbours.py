@@ -13,9 +13,9 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, get_kernel
 from warmgp.operators import OPERATORS, ChunkedOperator, DenseOperator, KernelOperator
 from warmgp.solvers import ConjugateGradients, StoppingRule
-from warmgp.solvers.preconditioners.neighbour_factor import NeighbourFactor, _csr
+from warmgp.solvers.preconditioners import LowRank, NearNeighbours, NeighbourFactor
+from warmgp.solvers.preconditioners.neighbour_factor import _csr
 from warmgp.solvers.preconditioners.neighbours import Neighbours, nearest_earlier
-from warmgp.solvers.preconditioners.pivoted import PivotedCholesky
 
 NAMES = pytest.mark.parametrize("name", list(KERNELS))
 THETA = Hyperparameters(0.3, 1.7, [0.8, 1.5, 2.5, 1.0])
@@ -31,9 +31,11 @@ def make(n: int = 61, name: str = "matern32", theta: Hyperparameters = THETA, dt
 
 def inverse(operator: KernelOperator, m: int, rank: int = 0) -> Tensor:
     """P⁻¹ as a matrix, float64."""
-    low = PivotedCholesky.build(operator, rank) if rank else None
-    factor = NeighbourFactor.build(operator, m, low)
-    return factor.solve(torch.eye(operator.n, dtype=operator.dtype)).double()
+    return factor_of(operator, m, rank).apply(torch.eye(operator.n, dtype=operator.dtype)).double()
+
+
+def factor_of(operator: KernelOperator, m: int, rank: int = 0) -> NeighbourFactor:
+    return NearNeighbours(m, LowRank(rank) if rank else None).build(operator)
 
 
 def by_definition(E: Tensor, near: Neighbours) -> Tensor:
@@ -153,8 +155,7 @@ def test_rows_condition_a_point_on_its_neighbours(name: str) -> None:
 def test_the_low_rank_is_added() -> None:
     """P = L Lᵀ + V, with V's factor from what L leaves of H."""
     operator, m = make(), 6
-    low = PivotedCholesky.build(operator, 9)
-    L = low.unit_factor * THETA.signal_scale
+    L = LowRank(9).build(operator).unit_factor * THETA.signal_scale
     near, E = Neighbours.seek(operator, m), dense_h(operator.x, "matern32", THETA) - L @ L.T
     S = by_definition(E, near)
     P = L @ L.T + torch.linalg.inv(S.T @ S)
@@ -168,8 +169,7 @@ def test_it_is_positive_definite(noise: float, rank: int, dtype: torch.dtype) ->
     """Also with every point twice, hardly any noise, and a large signal, in float32."""
     x = points(60).repeat(2, 1).to(dtype)
     operator = ChunkedOperator(x, get_kernel("rbf"), Hyperparameters(noise, 20.0, [3.0]))
-    low = PivotedCholesky.build(operator, rank) if rank else None
-    found = NeighbourFactor.build(operator, 8, low).solve(torch.eye(120, dtype=torch.float64))
+    found = factor_of(operator, 8, rank).apply(torch.eye(120, dtype=torch.float64))
     assert torch.isfinite(found).all() and (found - found.T).norm() <= 1e-12 * found.norm()
     assert float(torch.linalg.eigvalsh(0.5 * (found + found.T)).min()) > 0
 
@@ -179,8 +179,7 @@ def test_with_hardly_any_noise_in_float32_nobody_is_left_alone(name: str, d: int
     """What the low rank leaves is known to a fraction of the noise: a row of S is never longer than 1/σ."""
     theta = Hyperparameters(1e-4, 1.0, [1.0])
     operator = DenseOperator(points(400, d).float(), get_kernel(name), theta)
-    factor = NeighbourFactor.build(operator, 12, PivotedCholesky.build(operator, 30))
-    values = factor._S._values
+    values = factor_of(operator, 12, 30)._S._values
     alone = (values[:, :-1] == 0).all(1)
     assert int(alone.sum()) == 1  # the first of all
     assert float(values[:, -1].max()) <= 1e4 * (1 + 1e-6)
@@ -192,10 +191,10 @@ def test_with_hardly_any_noise_in_float32_nobody_is_left_alone(name: str, d: int
 def test_a_low_rank_that_rounding_would_spoil_is_left_out() -> None:
     x = points(300, 2)
     operator = DenseOperator(x, get_kernel("matern12"), Hyperparameters(1e-8, 1.0, [1.0]))
-    factor = NeighbourFactor.build(operator, 12, PivotedCholesky.build(operator, 40))
+    factor = factor_of(operator, 12, 40)
     assert factor._Qt is None
-    found = factor.solve(torch.eye(300, dtype=torch.float64))
-    assert torch.equal(found, NeighbourFactor.build(operator, 12, None).solve(torch.eye(300, dtype=torch.float64)))
+    found = factor.apply(torch.eye(300, dtype=torch.float64))
+    assert torch.equal(found, factor_of(operator, 12).apply(torch.eye(300, dtype=torch.float64)))
 
 
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +202,7 @@ def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     plain = operator.group_kernels
     monkeypatch.setattr(operator, "group_kernels", lambda g: sizes.append(len(g)) or plain(g))
-    NeighbourFactor.build(operator, 7, PivotedCholesky.build(operator, 12))
+    factor_of(operator, 7, 12)
     assert max(sizes) == 4000 // (8 * 20) and sum(sizes) == 500
     with pytest.raises(ValueError, match=r"neighbours: .* too many; take fewer"):
         _csr(torch.zeros(2), torch.zeros(1), torch.empty(1).expand(2**31), 1)
@@ -213,7 +212,7 @@ def test_the_residual_is_not_rounded() -> None:
     operator = make()
     R = points(61, 3, seed=5)
     expected = inverse(operator, 6, 9) @ R
-    found = NeighbourFactor.build(operator, 6, PivotedCholesky.build(operator, 9)).solve(R)
+    found = factor_of(operator, 6, 9).apply(R)
     assert (found - expected).norm() <= 1e-12 * expected.norm()
 
 
@@ -293,9 +292,9 @@ def test_a_recipe_gives_the_neighbours_that_were() -> None:
     then, now = make(200), make(200, theta=Hyperparameters(0.3, 1.7, [0.9, 1.4, 2.2, 1.1]))
     there = [Neighbours.seek(operator, 6).groups for operator in (then, now)]
     assert not torch.equal(*there)
-    recipe = NeighbourFactor.build(then, 6, PivotedCholesky.build(then, 5)).recipe
-    assert recipe.low is not None and recipe.low.rank == 5
-    assert torch.equal(NeighbourFactor.build(now, 6, None, recipe).neighbours.groups, there[0])
+    recipe = factor_of(then, 6, 5).recipe
+    assert recipe.low is not None and recipe.low.made_by.rank == 5
+    assert torch.equal(recipe.moved_to(now).neighbours.groups, there[0])
 
 
 def test_nothing_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

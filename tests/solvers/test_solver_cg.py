@@ -18,6 +18,7 @@ from solver_problems import (
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.solvers import ConjugateGradients
+from warmgp.solvers.preconditioners import Identity
 
 UNPRECONDITIONED = ConjugateGradients(preconditioner_rank=0)
 
@@ -48,7 +49,7 @@ def test_every_iterate_is_the_best_of_its_krylov_space(k: int, warm: bool, rank:
     start = 0.5 * problem.truth if warm else None
     solver = ConjugateGradients(preconditioner_rank=rank)
     result = solve(solver, problem.operator(), problem.targets, start, tol=1e-12, max_epochs=k)
-    inverse = result.state.preconditioner.solve(torch.eye(problem.n, dtype=torch.float64)) if rank else None
+    inverse = result.state.preconditioner.apply(torch.eye(problem.n, dtype=torch.float64)) if rank else None
     assert result.iterations == k
     torch.testing.assert_close(result.solution, krylov_optimum(problem, k, start, inverse), rtol=1e-8, atol=1e-10)
 
@@ -112,7 +113,7 @@ def test_a_preconditioner_of_full_rank_is_the_inverse(kernel: str) -> None:
     assert result.converged
     assert result.iterations <= 2
     assert operator.calls["kernel_columns"] <= 61
-    torch.testing.assert_close(result.state.preconditioner.solve(problem.targets), problem.truth, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(result.state.preconditioner.apply(problem.targets), problem.truth, rtol=1e-5, atol=1e-6)
 
 
 def test_preconditioning_saves_iterations_on_an_ill_conditioned_problem() -> None:
@@ -171,7 +172,7 @@ def test_the_factor_is_reused_while_the_length_scales_stay(theta: Hyperparameter
     assert result.iterations == solve(solver, problem.operator(theta=theta), problem.targets).iterations
     P = nystrom(problem, first_operator.pivots, theta)
     torch.testing.assert_close(
-        P @ result.state.preconditioner.solve(problem.targets), problem.targets, rtol=1e-8, atol=1e-8
+        P @ result.state.preconditioner.apply(problem.targets), problem.targets, rtol=1e-8, atol=1e-8
     )
 
 
@@ -179,10 +180,10 @@ def test_a_state_is_left_as_it_was() -> None:
     problem = make_problem()
     solver = ConjugateGradients(preconditioner_rank=20)
     state = solve(solver, problem.operator(), problem.targets).state
-    before = state.preconditioner.solve(problem.targets)
+    before = state.preconditioner.apply(problem.targets)
     moved = problem.operator(theta=hyperparameters(0.6, 2.0, [0.9, 1.4, 2.0, 1.1]))
     solve(solver, moved, problem.targets, state=state)
-    assert torch.equal(state.preconditioner.solve(problem.targets), before)
+    assert torch.equal(state.preconditioner.apply(problem.targets), before)
 
 
 @pytest.mark.parametrize(
@@ -223,9 +224,12 @@ def test_nothing_is_built_for_a_solve_that_needs_no_iteration() -> None:
 
 
 def test_without_a_preconditioner_there_is_no_state() -> None:
+    """Nothing but what has been spent, and that there is none."""
     problem = make_problem()
     operator = problem.operator()
-    assert solve(UNPRECONDITIONED, operator, problem.targets).state.preconditioner is None
+    result = solve(UNPRECONDITIONED, operator, problem.targets)
+    assert isinstance(result.state.preconditioner, Identity)
+    assert UNPRECONDITIONED.pack(result.state) == ({}, {"spent": result.state.spent})
     assert operator.calls["kernel_columns"] == 0
 
 

@@ -19,9 +19,10 @@ from warmgp import (
 )
 from warmgp.kernels import get_kernel
 from warmgp.solvers.cg import FREE, CGState
-from warmgp.solvers.preconditioners.stale import StaleFactor
+from warmgp.solvers.preconditioners import Identity
+from warmgp.solvers.preconditioners.stale import Products, StaleFactor, Substitution
 from warmgp.solvers.triangular import solve_with_factor, triangular_inverse
-from warmgp.training.loop import train_only
+from warmgp.training import Problem, train_only
 
 KERNEL = get_kernel("matern32")
 LOW_NOISE = Hyperparameters(0.05, 1.2, [0.9, 1.4])
@@ -38,15 +39,21 @@ def columns(n: int = 157, c: int = 5, dtype: torch.dtype = torch.float64) -> Ten
     return torch.randn(n, c, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).to(dtype)
 
 
+def made(operator: KernelOperator, *, double: bool = False) -> Substitution:
+    """The factor in the form for a CPU, which there must be."""
+    factor = StaleFactor.build(operator, double=double)
+    assert isinstance(factor, Substitution)
+    return factor
+
+
 @pytest.mark.parametrize("kind", [DenseOperator, ChunkedOperator])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_it_is_the_inverse_of_its_own_h(kind: type[KernelOperator], dtype: torch.dtype) -> None:
     operator = make(kind=kind, dtype=dtype)
     R = columns(dtype=dtype)
-    factor = StaleFactor.build(operator)
-    assert factor is not None
-    torch.testing.assert_close(operator.matmul(factor.solve(R)), R, rtol=0, atol=2e-2)  # float32 in either case
-    assert factor.solve(R).dtype == dtype
+    factor = made(operator)
+    torch.testing.assert_close(operator.matmul(factor.apply(R)), R, rtol=0, atol=2e-2)  # float32 in either case
+    assert factor.apply(R).dtype == dtype
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-9, 1e9])
@@ -54,30 +61,28 @@ def test_it_is_the_inverse_of_its_own_h(kind: type[KernelOperator], dtype: torch
 def test_products_instead_of_substitution(dtype: torch.dtype, scale: float) -> None:
     """As on a GPU: nearly the same P⁻¹ whatever the size of a column, positive for every direction."""
     operator = make(dtype=torch.float32)
-    factor = StaleFactor.build(operator)
-    assert factor is not None
+    factor = made(operator)
     inverted = factor.inverted(dtype)
-    assert float(inverted.factor.abs().max()) <= 1.01 and inverted.factor.dtype == dtype
+    assert isinstance(inverted, Products)
+    assert float(inverted.X.abs().max()) <= 1.01 and inverted.X.dtype == dtype
     R = torch.cat([columns(dtype=torch.float32), torch.zeros(157, 1)], 1) * scale
-    truth, found = factor.solve(R), inverted.solve(R)
+    truth, found = factor.apply(R), inverted.apply(R)
     assert float((found - truth).norm() / truth.norm()) < (5e-3 if dtype == torch.float16 else 1e-3)
     assert bool(((R * found).sum(0)[:-1] > 0).all()) and bool((found[:, -1] == 0).all())
 
 
 def test_cg_converges_with_the_float16_inverse() -> None:
     operator = make(dtype=torch.float32)
-    factor = StaleFactor.build(operator)
-    assert factor is not None
-    state = CGState(factor.inverted(torch.float16))
+    state = CGState(made(operator).inverted(torch.float16))
     rule = StoppingRule(1e-3)
     result = ConjugateGradients(0).solve(operator, columns(dtype=torch.float32), rule=rule, state=state)
     assert result.converged and result.iterations <= 6
 
 
-class Broken(StaleFactor):
+class Broken(Substitution):
     """No inverse of anything: the residual of its first step is not a number."""
 
-    def solve(self, R: Tensor) -> Tensor:
+    def apply(self, R: Tensor) -> Tensor:
         return R * float("nan")
 
     def successor(self, operator: KernelOperator) -> StaleFactor | None:
@@ -88,9 +93,8 @@ class Broken(StaleFactor):
 def test_a_factor_that_ruins_a_solve_makes_way_for_the_next_precision(last: bool) -> None:
     """From the best iterate before it; where there is no further precision, the solve gives up there."""
     operator, rule = make(), StoppingRule(1e-3)
-    good = StaleFactor.build(operator)
-    assert good is not None
-    state = CGState(Broken(good.origin, good.factor, double=last))
+    good = made(operator)
+    state = CGState(Broken(good.origin, last, good.L))
     result = ConjugateGradients(0, factor_after=1000).solve(operator, columns(), rule=rule, state=state)
     assert result.converged != last and result.stop_reason == ("stagnated" if last else "converged")
     assert bool(torch.isfinite(result.solution).all())
@@ -108,8 +112,8 @@ def test_float64_takes_over_where_float32_is_not_positive_definite() -> None:
     x = toy(60, 2)[0].float().repeat(2, 1)
     operator = DenseOperator(x, KERNEL, Hyperparameters(1e-4, 1.0, [1.0, 1.0]))
     assert torch.linalg.cholesky_ex(operator.H)[1] != 0
-    factor = StaleFactor.build(operator)
-    assert factor is not None and factor.factor.dtype == torch.float64
+    factor = made(operator)
+    assert factor.double and factor.L.dtype == torch.float64
 
 
 def test_no_factor_is_said_so_and_cg_goes_on() -> None:
@@ -118,7 +122,7 @@ def test_no_factor_is_said_so_and_cg_goes_on() -> None:
     assert StaleFactor.build(singular) is None
     rule = StoppingRule(1e-3, max_epochs=20)
     result = ConjugateGradients(0, factor_after=1).solve(singular, columns(120), rule=rule)
-    assert result.iterations > 1 and result.state.preconditioner is None
+    assert result.iterations > 1 and isinstance(result.state.preconditioner, Identity)
 
 
 @pytest.mark.parametrize("n", [1, 2, 37, 64])
@@ -150,7 +154,7 @@ def test_it_serves_the_steps_after_it() -> None:
     factor = state.preconditioner
     moved = Hyperparameters(0.046, 1.25, [0.95, 1.3])
     operator = make().at(moved)
-    kept = CGState(StaleFactor(operator.origin, factor.factor), 0)  # the same data, an earlier θ
+    kept = CGState(Substitution(operator.origin, factor.double, factor.L), 0)  # the same data, an earlier θ
     result = solve(operator, kept, after=50)
     assert result.converged and result.iterations < 12 and result.state.preconditioner is kept.preconditioner
     assert result.state.spent == max(0, result.iterations - FREE)
@@ -162,7 +166,7 @@ def test_easy_solves_never_pay_for_one() -> None:
     for _ in range(20):
         result = ConjugateGradients(0, factor_after=5).solve(make(easy), columns(), rule=StoppingRule(0.3), state=state)
         state = result.state
-    assert result.iterations <= FREE and state.spent == 0 and state.preconditioner is None
+    assert result.iterations <= FREE and state.spent == 0 and isinstance(state.preconditioner, Identity)
 
 
 def test_a_budget_below_the_free_iterations_gets_one_too() -> None:
@@ -187,7 +191,7 @@ def test_training_needs_a_handful_of_iterations_a_step() -> None:
     for after in (None, 3):
         options = TrainingOptions(ConjugateGradients(10, factor_after=after), Pathwise(8, 500), n_steps=25)
         start = DenseOperator(x, KERNEL, Hyperparameters(0.1, 1.0, [0.7, 0.7]))
-        state = train_only(start, y, options, generator=torch.Generator().manual_seed(0))
+        state = train_only(Problem(start, y), options, generator=torch.Generator().manual_seed(0))
         assert all(record.converged for record in state.history)
         taken[after] = sum(record.iterations for record in state.history[1:]) / 24
     assert taken[3] < 8 and taken[3] < taken[None] / 3
@@ -202,13 +206,13 @@ def test_factor_after_is_checked(bad: object) -> None:
 def test_a_factor_of_this_h_is_made_once_a_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a solve takes: first in float32, then in float64, and no more."""
     made = []
-    build = StaleFactor.build.__func__
+    build = StaleFactor.build
 
-    def counted(cls, operator, **options):  # type: ignore[no-untyped-def]
+    def counted(operator, **options):  # type: ignore[no-untyped-def]
         made.append(options.get("double", False))
-        return build(cls, operator, **options)
+        return build(operator, **options)
 
-    monkeypatch.setattr(StaleFactor, "build", classmethod(counted))
+    monkeypatch.setattr(StaleFactor, "build", staticmethod(counted))
     operator = make(Hyperparameters(3e-3, 1.0, [2.0, 2.0]), dtype=torch.float32)
     ConjugateGradients(0, factor_after=1).solve(operator, columns(dtype=torch.float32), rule=StoppingRule(1e-12, 200.0))
     assert made == [False, True]
@@ -216,10 +220,10 @@ def test_a_factor_of_this_h_is_made_once_a_precision(monkeypatch: pytest.MonkeyP
 
 def test_the_next_factor() -> None:
     operator = make(dtype=torch.float32)
-    first = StaleFactor.build(operator)
-    assert first is not None and not first.double
+    first = made(operator)
+    assert not first.double
     second = first.successor(operator)
-    assert second is not None and second.double and second.factor.dtype == torch.float64
+    assert isinstance(second, Substitution) and second.double and second.L.dtype == torch.float64
     assert second.successor(operator) is None
     moved = second.successor(operator.at(Hyperparameters(0.1, 1.0, [1.0, 1.0])))
     assert moved is not None and moved.double  # what failed before is not tried again
@@ -231,8 +235,8 @@ def test_the_next_factor() -> None:
 @pytest.mark.parametrize("double", [False, True])
 def test_a_factor_is_made_again_to_the_same_bits(double: bool) -> None:
     operator = make(dtype=torch.float32)
-    factor = StaleFactor.build(operator, double=double)
-    assert factor is not None and factor.recipe.double == double and factor.recipe.half
-    again = factor.recipe.build(operator.at(Hyperparameters(0.3, 1.0, [1.0, 1.0])))
-    assert again is not None and torch.equal(again.factor, factor.factor)
+    factor = made(operator, double=double)
+    assert factor.recipe.double == double and factor.recipe.half
+    again = factor.recipe.moved_to(operator.at(Hyperparameters(0.3, 1.0, [1.0, 1.0])))
+    assert isinstance(again, Substitution) and torch.equal(again.L, factor.L)
     assert not factor.inverted(torch.float32).recipe.half and factor.inverted(torch.float16).recipe.half

@@ -25,9 +25,9 @@ from warmgp import (
 from warmgp.kernels import get_kernel
 from warmgp.operators import KernelOperator
 from warmgp.solvers import Solver, SolveResult
+from warmgp.training import Problem, TrainingResult, train_only
 from warmgp.training.finish import _better
 from warmgp.training.finish import last_solve as last_solve_of
-from warmgp.training.loop import TrainingResult, train_only
 from warmgp.training.state import settled
 
 
@@ -67,7 +67,7 @@ def test_relative_steps_move_what_is_large_by_a_share_of_itself() -> None:
     start = Hyperparameters(0.5, 1.5, [20.0, 0.8])
     plain, relative = (
         train_only(
-            DenseOperator(x, KERNEL, start), y,
+            Problem(DenseOperator(x, KERNEL, start), y),
             options(Cholesky(), Exact(), n_steps=1, relative_steps=flag), generator=seeded(),
         )
         for flag in (False, True)
@@ -84,7 +84,7 @@ def test_relative_steps_get_irrelevant_inputs_out_of_the_way() -> None:
     for flag in (False, True):
         H = DenseOperator(x, KERNEL, Hyperparameters.ones(4))
         choice = options(Cholesky(), Exact(), n_steps=60, relative_steps=flag)
-        values[flag] = train_only(H, y, choice, generator=seeded()).history[-1]
+        values[flag] = train_only(Problem(H, y), choice, generator=seeded()).history[-1]
     assert values[True].log_marginal_likelihood > values[False].log_marginal_likelihood + 5
     assert min(values[True].length_scales[1:]) > 2 * max(values[False].length_scales[1:])
 

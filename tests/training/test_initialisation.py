@@ -24,8 +24,8 @@ from warmgp import (
     TrainingOptions,
 )
 from warmgp.kernels import get_kernel
+from warmgp.training import Problem, train_only
 from warmgp.training.initialisation import sample_start, subset_heuristic
-from warmgp.training.loop import train_only
 
 KERNEL = get_kernel("matern32")
 
@@ -37,7 +37,7 @@ def test_whole_data_as_neighbourhood_is_exact_training() -> None:
     )
     options = TrainingOptions(Cholesky(), Exact(), n_steps=15)
     H = DenseOperator(x, KERNEL, Hyperparameters.ones(2))
-    truth = train_only(H, y, options, generator=torch.Generator()).theta
+    truth = train_only(Problem(H, y), options, generator=torch.Generator()).theta
     assert torch.allclose(found.vector, truth.vector, rtol=1e-8)
 
 
@@ -54,7 +54,9 @@ def test_average_over_the_nearest_points_of_each_centroid() -> None:
     options = TrainingOptions(Cholesky(), Exact(), n_steps=15)
     parts = [
         train_only(
-            DenseOperator(x[part], KERNEL, Hyperparameters.ones(1)), y[part], options, generator=torch.Generator()
+            Problem(DenseOperator(x[part], KERNEL, Hyperparameters.ones(1)), y[part]),
+            options,
+            generator=torch.Generator(),
         ).theta.vector
         for part in (slice(0, 40), slice(40, 80))
     ]
@@ -189,7 +191,8 @@ def test_a_sample_start_is_a_training_on_those_rows() -> None:
     state = sample_start(x, y, KERNEL, theta, options, size=30, generator=generator)
     generator.manual_seed(3)
     rows = torch.randperm(90, generator=generator)[:30]
-    truth = train_only(DenseOperator(x[rows], KERNEL, theta), y[rows], options, generator=generator)
+    problem = Problem(DenseOperator(x[rows], KERNEL, theta), y[rows])
+    truth = train_only(problem, options, generator=generator)
     assert torch.equal(state.nu, truth.nu) and torch.equal(state.adam.second, truth.adam.second)
     assert state.adam.t == 4 and state.step == 0 and state.history == ()
     assert state.solution is None and state.draw is None  # they belong to the sample

@@ -23,8 +23,8 @@ from warmgp import (
     train,
 )
 from warmgp.kernels import get_kernel
+from warmgp.training import Problem
 from warmgp.training.precision import ROWS, doubts, spot_residuals
-from warmgp.training.problem import Problem
 
 KERNEL = get_kernel("matern32")
 
@@ -46,20 +46,20 @@ def test_the_estimate_is_the_residual(n: int, dtype: torch.dtype) -> None:
     H = DenseOperator(double, KERNEL, operator.theta).H
     r = (b.double() - H @ v.double()).norm(dim=0) / b.double().norm(dim=0)
     truth = float(r[0]), float(r[1:].mean())
-    assert spot_residuals(operator, b, v) == pytest.approx(truth, rel=1e-9 if n <= ROWS else 0.3)
+    assert spot_residuals(Problem(operator, y), b, v) == pytest.approx(truth, rel=1e-9 if n <= ROWS else 0.3)
 
 
 def test_a_zero_target_counts_as_it_is() -> None:
     operator, y = problem(50, 0.3, torch.float32)
     b = torch.stack([y, torch.zeros_like(y)], 1)
-    assert spot_residuals(operator, b, torch.zeros_like(b)) == pytest.approx((1.0, 0.0))
+    assert spot_residuals(Problem(operator, y), b, torch.zeros_like(b)) == pytest.approx((1.0, 0.0))
 
 
 def test_an_honest_solve_raises_no_doubts() -> None:
     operator, y = problem(400, 0.3, torch.float32)
     b = torch.stack([y, y.flip(0)], 1)
     result = ConjugateGradients().solve(operator, b, rule=StoppingRule(0.01))
-    assert result.converged and doubts(operator, b, result, 0.01) == ""
+    assert result.converged and doubts(Problem(operator, y), b, result, 0.01) == ""
 
 
 def test_a_wrong_report_is_found_in_either_system() -> None:
@@ -69,9 +69,9 @@ def test_a_wrong_report_is_found_in_either_system() -> None:
     for column, name in ((0, "mean"), (1, "probe")):
         wrong = result.solution.clone()
         wrong[:, column] *= 1.05
-        told = doubts(operator, b, replace(result, solution=wrong), 0.01)
+        told = doubts(Problem(operator, y), b, replace(result, solution=wrong), 0.01)
         assert told.startswith(f"float32 reported a {name} residual of") and "float64 finds" in told
-    assert "stagnated" in doubts(operator, b, replace(result, stop_reason="stagnated"), 0.01)
+    assert "stagnated" in doubts(Problem(operator, y), b, replace(result, stop_reason="stagnated"), 0.01)
 
 
 def low_noise(n: int = 300) -> tuple[torch.Tensor, torch.Tensor]:

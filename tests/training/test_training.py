@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 
 import pytest
 import torch
@@ -24,7 +25,8 @@ from warmgp import (
 )
 from warmgp.gradient import GradientEstimator
 from warmgp.solvers import Solver
-from warmgp.training.loop import train_only
+from warmgp.solvers.blocks import BlockFactors
+from warmgp.training import Problem, train_only
 
 
 def test_exact_training_follows_torch_adam_on_autograd() -> None:
@@ -52,7 +54,7 @@ def test_exact_training_follows_torch_adam_on_autograd() -> None:
 def test_every_cell_stays_near_exact_training(solver: Solver, gradient: GradientEstimator, warm: bool) -> None:
     """Every solver × estimator × start: after 20 steps θ is within 10% of exact training's (32 probes)."""
     H, y = operator(100)
-    truth = train_only(H, y, options(Cholesky(), Exact(), n_steps=20), generator=seeded()).theta
+    truth = train_only(Problem(H, y), options(Cholesky(), Exact(), n_steps=20), generator=seeded()).theta
     result = train(H, y, options(solver, gradient, n_steps=20, warm_start=warm), generator=seeded())
     assert all(record.converged for record in result.history) and result.final.converged
     assert ((result.theta.vector / truth.vector).log().abs() < 0.1).all()
@@ -288,20 +290,30 @@ def test_float32_ends_where_float64_does() -> None:
 
 
 @pytest.mark.parametrize("on_device", [False, True])
-def test_factors_of_blocks_are_gone_when_the_gradient_is_made(on_device: bool) -> None:
-    """They weigh n·b/2, and the gradient has copies of its own to make."""
-    seen = []
+def test_factors_of_blocks_are_gone_when_the_gradient_is_made(on_device: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They weigh n·b/2, and the gradient has copies of its own to make. Their size alone goes on to the next step."""
+    made: list[weakref.ref[BlockFactors]] = []
+    seen, carried = [], []
+    of = BlockFactors.of
+
+    def watched(*arguments: object) -> BlockFactors:
+        factors = of(*arguments)  # type: ignore[arg-type]
+        made.append(weakref.ref(factors))
+        return factors
 
     class Looking(Pathwise):
         def gradient(self, operator, result, targets):  # type: ignore[no-untyped-def]
-            seen.append(result.state)
+            seen.append((result.state, [factors() for factors in made]))
             return super().gradient(operator, result, targets)
 
+    monkeypatch.setattr(BlockFactors, "of", watched)
     H, y = operator()
     train(
-        H, y, options(AlternatingProjections(20, on_device=on_device), Looking(8, 200), n_steps=2), generator=seeded()
-    )
-    assert seen == [20, 20]
+        H, y, options(AlternatingProjections(20, on_device=on_device), Looking(8, 200), n_steps=2), generator=seeded(),
+        callbacks=[lambda record, state: carried.append(state.solver_state)],
+    )  # fmt: skip
+    assert seen == [(None, [None]), (None, [None, None])]
+    assert carried == [20, 20]
 
 
 def test_gradient_that_is_not_finite_is_refused() -> None:

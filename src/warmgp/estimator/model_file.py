@@ -156,7 +156,7 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
     """Writes a fitted model; an exact model's factor is rebuilt on demand, never stored."""
     posterior = model.posterior_
     kernel = posterior.kernel
-    if kernel.name not in KERNELS or type(KERNELS[kernel.name]) is not type(kernel):
+    if KERNELS.get(kernel.name) != kernel:
         raise ValueError(f"kernel {kernel.name!r} is not part of warmgp, and a file holds no code: it cannot be saved")
     scaler = model.scaler_
     tensors = {

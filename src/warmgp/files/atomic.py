@@ -23,24 +23,24 @@ except ImportError:  # not a POSIX system: files are not claimed there
     fcntl = None  # type: ignore[assignment]
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What systems say where a disk, a quota or the limit on a file's size is exhausted."""
+"""Error numbers of systems where a disk, a quota or the limit on a file's size is exhausted."""
 
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
-"""What file systems without locks say; EBADF, where a file that may not be written cannot be locked."""
+"""Error numbers of file systems without locks; EBADF comes where a file that may not be written cannot be locked."""
 
 
 class DiskFullError(OSError):
-    """A file that did not fit."""
+    """Raised for a file that did not fit on its disk."""
 
 
 class InUseError(OSError):
-    """A file that another writer holds, or has put in the place of ours."""
+    """Raised for a file that another writer holds, or has put in the place of ours."""
 
 
 @contextlib.contextmanager
 def full_disk(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say which file did not fit, and what to do."""
+    """Turns the error of a full disk into one that says which file did not fit, and what to do."""
     try:
         yield
     except OSError as error:
@@ -56,9 +56,9 @@ def full_disk(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str], claim: Claim | None = None) -> Iterator[IO[bytes]]:
-    """A binary file to write to, which takes the place of ``path`` when the block ends without an exception.
+    """Yields a binary file to write to, which takes the place of ``path`` when the block ends without an exception.
 
-    A link is followed: what it leads to is replaced. With ``claim`` only a file of that claim is.
+    A link is followed: what it leads to is replaced. With ``claim`` a file is replaced only if the claim holds it.
     """
     target = check_writable(Path(path))
     temporary = target.with_name(f".warmgp-{secrets.token_hex(8)}.tmp")
@@ -80,7 +80,7 @@ def whole_file(path: str | os.PathLike[str], claim: Claim | None = None) -> Iter
 
 
 def _new(temporary: Path, path: str | os.PathLike[str]) -> IO[bytes]:
-    """The temporary file, made exclusively; an error names the file that was asked for."""
+    """Opens the temporary file, made exclusively; an error names the file that was asked for."""
     try:
         return temporary.open("xb")
     except OSError as error:
@@ -90,7 +90,7 @@ def _new(temporary: Path, path: str | os.PathLike[str]) -> IO[bytes]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable, where the system lets a folder be synced; the file is whole either way."""
+    """Makes the rename itself durable, where the system lets a folder be synced; the file is whole either way."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -100,7 +100,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class Claim:
-    """A path that one writer holds for as long as it works, by a lock on the very file that is there.
+    """Holds a path for one writer for as long as it works, by a lock on the very file that is there.
 
     Each new file is locked before it takes the place of the last one, so that at no moment a file without a lock is
     there. The system takes locks away with their process, however it ends: nothing has to be cleaned up. Where a file
@@ -118,7 +118,7 @@ class Claim:
         self._held: list[int] = []  # descriptors of what is ours: the file that is there, and one about to be
 
     def take(self) -> bool:
-        """Claim the file that is there; False where there is none. Raises where another writer holds it."""
+        """Claims the file that is there; returns False where there is none. Raises where another writer holds it."""
         if fcntl is None:
             return self.path.exists()
         try:
@@ -135,20 +135,20 @@ class Claim:
         return True
 
     def _open(self) -> int:
-        """A descriptor that can be locked: over NFS only one that may write can."""
+        """Returns a descriptor that can be locked: over NFS only one that may write can."""
         try:
             return os.open(self.path, os.O_RDWR)
         except PermissionError:
             return os.open(self.path, os.O_RDONLY)
 
     def adopt(self, handle: int) -> None:
-        """Lock a new file while it is open, before it has its name."""
+        """Locks a new file while it is open, before it has its name."""
         if fcntl is not None:
             self._lock(handle)
             self._held.append(os.dup(handle))
 
     def put(self, temporary: Path, target: Path) -> None:
-        """Rename an adopted file to the target, if that is ours or not there."""
+        """Renames an adopted file to the target, if that is ours or not there; raises otherwise."""
         if fcntl is None:
             temporary.replace(target)
         elif target.exists():
@@ -166,7 +166,7 @@ class Claim:
             os.close(self._held.pop(0))
 
     def release(self) -> None:
-        """Let the file go."""
+        """Lets the file go."""
         while self._held:
             handle = self._held.pop()
             if fcntl is not None:
@@ -175,7 +175,7 @@ class Claim:
             os.close(handle)
 
     def _is_there(self) -> bool:
-        """Whether the file of that name is ours."""
+        """Says whether the file of that name is ours."""
         try:
             there = self.path.stat()
         except FileNotFoundError:

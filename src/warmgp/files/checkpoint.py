@@ -68,7 +68,7 @@ def write_checkpoint(
     made_from: Mark | None = None,
     claim: Claim | None = None,
 ) -> None:
-    """Saves all that a resume needs, with the generator's state and the fingerprint of data and settings."""
+    """Writes all that a resume needs, with the generator's state and the fingerprint of data and settings."""
     tensors = {
         "nu": state.nu,
         "adam_first": state.adam.first,
@@ -98,8 +98,8 @@ def read_checkpoint(
 ) -> tuple[TrainingState, Tensor, Plan]:
     """Returns (state, generator state, plan) of a checkpoint of the same data and settings.
 
-    ``plan`` is what would be done without the file, for data of that ``shape``: it says where, and stands in for a
-    solver that is not ours.
+    ``plan`` is what would be done without the file, for data of that ``shape``: its device is taken, and its solver
+    where the file names one that is not ours.
     """
     tensors, content = read(path, "checkpoint")
     try:
@@ -130,7 +130,7 @@ def _as_now(tensors: dict[str, Tensor], content: dict[str, Any]) -> tuple[dict[s
     values = ("pivots", "factor", "spent", "block_size", "learning_rate")
     parts = ("pivots", "factor_theta", "neighbour_lengths")
     others = {name: value for name, value in content.items() if name not in values}
-    kept = {name: content[name] for name in values if content.get(name)}  # none is 0 or null in any version
+    kept = {name: content[name] for name in values if content.get(name)}  # 0 and null stood for nothing
     moved = {f"{SOLVER}.{name}" if name in parts else name: tensor for name, tensor in tensors.items()}
     return moved, {**others, SOLVER: kept}
 
@@ -142,7 +142,7 @@ def _differences(content: Mapping[str, Any], now: Mark) -> str:
     for name in {**then, **now} if then else ():
         old, new = then.get(name, "none"), now.get(name, "none")
         if old != new:
-            short = len(old) <= 60 and len(new) <= 60  # fingerprints of data are not
+            short = len(old) <= 60 and len(new) <= 60  # fingerprints of data are longer
             told.append(f"{name} ({old} there, {new} now)" if short else name)
     return f". What differs: {', '.join(told)}" if told else ""
 
@@ -150,7 +150,7 @@ def _differences(content: Mapping[str, Any], now: Mark) -> str:
 def _check(
     tensors: Mapping[str, Tensor], content: Mapping[str, Any], saved: Plan, plan: Plan, shape: tuple[int, int]
 ) -> None:
-    """Holds the tensors against their rules, against each other, against the content and the plan."""
+    """Raises unless the tensors fit their rules, each other, the content and the plan."""
     n, d = shape
     draw = saved.gradient.draw_rules
     rules = dict(TENSORS)

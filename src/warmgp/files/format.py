@@ -1,4 +1,4 @@
-"""Files: a model or a checkpoint is one safetensors file, written whole or not at all, and never unpickled.
+"""The file format: a model or a checkpoint is one safetensors file, written whole or not at all, and never unpickled.
 
 Tensors are stored as they are; everything else is JSON in the file's header, under the keys ``format`` (always
 "warmgp"), ``format_version``, ``kind`` ("model" or "checkpoint"), ``warmgp_version``, ``checksum`` and ``content``. The
@@ -35,12 +35,12 @@ FORMAT_VERSION = 2
 TYPES = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "U8": np.uint8}
 """Kinds of numbers that a file may hold, by safetensors' names."""
 LONGEST_HEADER = 100_000_000
-"""Bytes; the limit of safetensors."""
+"""The most bytes of a header: the limit of safetensors."""
 NO_CHECKSUM = "0" * 64
 
 
 class FileError(ValueError):
-    """A file that is not what it should be."""
+    """Raised for a file that is not what it should be."""
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def write(
     content: Mapping[str, Any],
     claim: Claim | None = None,
 ) -> None:
-    """Write tensors and JSON content to ``path``, whole or not at all; with ``claim`` only over a file of that."""
+    """Writes tensors and JSON content to ``path``, whole or not at all; with ``claim`` only over its file."""
     from warmgp import __version__
 
     metadata = {
@@ -86,17 +86,17 @@ def write(
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:
-    """The memory of an array, not a copy."""
+    """Returns the memory of an array as bytes, without a copy."""
     return array.reshape(-1).view(np.uint8).data
 
 
 def to_json(value: Any) -> str:
-    """JSON in one order of keys; numbers of numpy's are numbers."""
+    """Returns a value as JSON with sorted keys; numbers of numpy's are numbers."""
     return json.dumps(value, default=_plain, sort_keys=True)
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy's, such as a search over an array passes, as Python's."""
+    """Returns a number of numpy's, such as a search over an array passes, as Python's."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and content of a file of that kind, on the CPU; raises FileError for anything else."""
+    """Returns the tensors, on the CPU, and the content of a file of that kind; raises FileError for anything else."""
     path = Path(path)
     check_readable(path)
     try:
@@ -147,7 +147,10 @@ def _version(metadata: Mapping[str, str]) -> int:
 
 
 def _parts(file: IO[bytes], size: int) -> tuple[dict[str, str], dict[str, Tensor], str]:
-    """(metadata, tensors, the checksum that the file should have). Each tensor is read once, to its place in memory."""
+    """Returns (metadata, tensors, the checksum that the file should have).
+
+    Each tensor is read once, to its place in memory.
+    """
     start = file.read(8)
     length = int.from_bytes(start, "little")
     _expect(len(start) == 8 and length <= min(size - 8, LONGEST_HEADER), "its header is longer than the file")
@@ -178,7 +181,7 @@ def _parts(file: IO[bytes], size: int) -> tuple[dict[str, str], dict[str, Tensor
 
 
 def _place(name: str, value: Any) -> tuple[int, int, Any, tuple[int, ...]]:
-    """(begin, end, dtype, shape) of a tensor, as the header says."""
+    """Returns (begin, end, dtype, shape) of a tensor, as the header says."""
     wrong = f"its header says nonsense about {name[:40]!r}"
     _expect(isinstance(value, dict) and set(value) == {"dtype", "shape", "data_offsets"}, wrong)
     dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
@@ -191,7 +194,7 @@ def _place(name: str, value: Any) -> tuple[int, int, Any, tuple[int, ...]]:
 
 
 def _fill(file: IO[bytes], part: memoryview) -> int:
-    """Read until the memory is full or the file ends; how much came."""
+    """Reads until the memory is full or the file ends; returns how many bytes came."""
     done = 0
     while done < len(part):
         count = file.readinto(part[done:])  # type: ignore[attr-defined]
@@ -202,7 +205,7 @@ def _fill(file: IO[bytes], part: memoryview) -> int:
 
 
 def parse(text: str) -> Any:
-    """JSON, each key once; raises ValueError for anything else, however deep or long it is."""
+    """Returns what JSON says, each key once; raises ValueError for anything else, however deep or long it is."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -222,7 +225,7 @@ def _expect(true: bool, otherwise: str) -> None:
 
 # -- fingerprints ----------------------------------------------------------------------------------------------------
 def fingerprint(*parts: Tensor | str) -> str:
-    """SHA-256 over tensors (bytes and shapes) and strings."""
+    """Returns the SHA-256 over tensors (bytes, shapes and dtypes) and strings."""
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, str):

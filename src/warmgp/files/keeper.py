@@ -1,4 +1,4 @@
-"""Keeping a training safe while it runs: a callback that writes checkpoints, and what a resume reads back."""
+"""The keeper of a training: a callback that writes checkpoints while it runs, and reads back what a resume needs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class CheckpointKeeper:
     The random generator's state is taken right after each step, together with the training state: what is written is
     always of one moment, even when a later step was cut in the middle.
 
-    A context manager: the file is claimed for as long as it is open, so that no two trainings write over each other;
-    leaving it writes the latest whole step.
+    It is a context manager: the file is claimed for as long as that is open, so that no two trainings write over each
+    other; leaving it writes the latest whole step.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ class CheckpointKeeper:
     every : int
         Steps between two saves.
     fingerprint : str
-        Of data and settings; a file with another one is refused.
+        The fingerprint of data and settings; a file with another one is refused.
     made_from : Mark
-        The same by name, to say what differs.
+        Data and settings by name, to say what differs.
     generator : torch.Generator
         The generator that training uses.
     """
@@ -63,7 +63,7 @@ class CheckpointKeeper:
             self._claim.release()
 
     def resume(self, plan: Plan, shape: tuple[int, int]) -> tuple[TrainingState | None, Plan]:
-        """The saved state and plan, with the generator set to that moment; (None, plan) where there is no file.
+        """Returns the saved state and plan, and sets the generator to that moment; (None, plan) where there is no file.
 
         ``shape`` is that of the inputs, (n, d).
         """
@@ -75,7 +75,7 @@ class CheckpointKeeper:
         return state, plan
 
     def keep(self, state: TrainingState, plan: Plan) -> None:
-        """Begin at this state; writes it unless it was read from the file."""
+        """Begins at this state; writes it unless it was read from the file."""
         self._plan = plan
         self._latest = state, self.generator.get_state()
         self.flush()
@@ -88,7 +88,7 @@ class CheckpointKeeper:
             self.flush()
 
     def flush(self) -> None:
-        """Write the latest whole step, unless it is written already."""
+        """Writes the latest whole step, unless it is written already."""
         if self._latest is None or self._plan is None:
             return
         state, random = self._latest

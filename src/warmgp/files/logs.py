@@ -33,7 +33,7 @@ class _LineLog(ABC):
     """
 
     _begins: bytes
-    """How the file begins, by which it is known."""
+    """The bytes with which the file begins, by which it is known."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -49,12 +49,12 @@ class _LineLog(ABC):
         self._next = record.step + 1
 
     def resumed(self, state: TrainingState) -> None:
-        """Bring the log to where the training goes on."""
+        """Brings the log to where the training goes on."""
         self._catch_up(state.history)
         self._next = state.step
 
     def _catch_up(self, history: Sequence[StepRecord]) -> None:
-        """Make the file the log of these records: cut it after the last that it has of them, and add the others."""
+        """Makes the file the log of these records: cuts it before the last one's step, and adds those it lacks."""
         last = history[-1]
         lines = self._whole_lines() if last.step else []
         head = self._head(last)
@@ -68,7 +68,7 @@ class _LineLog(ABC):
         self._append(("" if kept else head) + "".join(added))
 
     def _append(self, text: str) -> None:
-        """Write at the end of the file, all of it or nothing."""
+        """Writes a text at the end of the file, all of it or nothing."""
         whole = text.encode()
         with full_disk(self.path), self.path.open("ab", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
@@ -81,7 +81,7 @@ class _LineLog(ABC):
                 raise
 
     def _whole_lines(self) -> list[tuple[bytes, int]]:
-        """(line, its step) of every line but the last, where a kill has left it incomplete."""
+        """Returns (line, its step) of every line but a last one that a kill has left incomplete."""
         found: list[tuple[bytes, int]] = []
         if self.path.exists():
             with self.path.open("rb") as file:
@@ -97,20 +97,20 @@ class _LineLog(ABC):
         return found
 
     def _head(self, record: StepRecord) -> str:
-        """The heading of the file."""
+        """Returns the heading of the file; "" for none."""
         return ""
 
     @abstractmethod
     def _line(self, record: StepRecord) -> str:
-        """The record as one line."""
+        """Returns the record as one line."""
 
     @abstractmethod
     def _step(self, line: str, number: int) -> int:
-        """The step of the line of that number, -1 for the heading; raises for what this log has not written."""
+        """Returns the step of the line of that number, −1 for the heading; raises for what is not of this log."""
 
 
 class JSONLines(_LineLog):
-    """Log every step's record to a file, one JSON object a line.
+    """Logs every step's record to a file, one JSON object a line.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class JSONLines(_LineLog):
 
 
 class CSVLog(_LineLog):
-    """Log every step's record to a CSV file, one row a step under a header.
+    """Logs every step's record to a CSV file, one row a step under a header.
 
     The columns are those of :class:`warmgp.StepRecord`, with one ``length_scale_j`` for each length scale, and ``rmse``
     and ``llh`` for the held-out metrics; what a step does not have is blank. Numbers read back to the same bits.
@@ -152,7 +152,7 @@ class CSVLog(_LineLog):
 
 
 def _row(record: StepRecord) -> dict[str, Any]:
-    """A record as one flat row."""
+    """Returns a record as one flat row, by column."""
     row: dict[str, Any] = {}
     for name, value in dataclasses.asdict(record).items():
         if name == "length_scales":
@@ -165,7 +165,7 @@ def _row(record: StepRecord) -> dict[str, Any]:
 
 
 def _csv_line(cells: Any) -> str:
-    """One line of CSV."""
+    """Returns the cells as one line of CSV."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(
         " ".join(cell.split()) if isinstance(cell, str) else cell for cell in cells
@@ -174,7 +174,7 @@ def _csv_line(cells: Any) -> str:
 
 
 class TensorBoard:
-    """Log hyperparameters, work, residuals, times and held-out metrics of every step for TensorBoard.
+    """Logs hyperparameters, work, residuals, times and held-out metrics of every step for TensorBoard.
 
     Needs the package tensorboard (``pip install tensorboard``); look at the log with ``tensorboard --logdir log_dir``.
 
@@ -201,12 +201,12 @@ class TensorBoard:
         self._write(record)
 
     def resumed(self, state: TrainingState) -> None:
-        """Log the last step again, which a kill between checkpoint and log may have left out."""
+        """Logs the last step again, which a kill between checkpoint and log may have left out."""
         self._begin(state.history[-1].step)
         self._write(state.history[-1])
 
     def _begin(self, step: int) -> None:
-        """What was logged of this step and later ones, before a kill or in a training before, is no longer shown."""
+        """Begins an event file: what was logged of this step and later ones before is no longer shown."""
         from torch.utils.tensorboard import SummaryWriter
 
         self.close()
@@ -219,18 +219,18 @@ class TensorBoard:
         self._next = record.step + 1
 
     def close(self) -> None:
-        """Close the event file. Every step is flushed as it comes, so that nothing is lost without it."""
+        """Closes the event file. Every step is flushed as it comes, so that nothing is lost without it."""
         if self._writer is not None:
             self._writer.close()
         self._writer = self._next = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles of an estimator hold no open file."""
+        """Returns the state without the open file, which copies and pickles of an estimator do not hold."""
         return {**vars(self), "_writer": None, "_next": None}
 
 
 def _scalars(record: StepRecord) -> dict[str, float]:
-    """The numbers of a record, by TensorBoard's names: group/name."""
+    """Returns the numbers of a record, by TensorBoard's names: group/name."""
     scalars: dict[str, float] = {
         "hyperparameters/noise_scale": record.noise_scale,
         "hyperparameters/signal_scale": record.signal_scale,

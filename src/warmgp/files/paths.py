@@ -1,4 +1,4 @@
-"""Paths that cannot work are refused before any work is done, with the reason."""
+"""Checks of paths: those that cannot work are refused before any work is done, with the reason."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ KINDS = (
 
 
 class NotAFileError(OSError):
-    """A path that names a pipe, a device or a socket where a plain file is needed."""
+    """Raised for a path that names a pipe, a device or a socket where a plain file is needed, or cannot be a name."""
 
 
 def check_readable(path: Path) -> None:
-    """Raise unless it is a file that may be read."""
+    """Raises unless ``path`` is a file that may be read."""
     found = _status(path, "read")
     if found is None:
         raise FileNotFoundError(f"cannot read {path}: no such file")
@@ -30,7 +30,7 @@ def check_readable(path: Path) -> None:
 
 
 def check_writable(path: Path) -> Path:
-    """Raise unless a plain file of that name can be made, or replaced; the path to write at, with links followed."""
+    """Raises unless a plain file of that name can be made or replaced; returns the path to write at, links followed."""
     found = _status(path, "write")
     if found is not None:
         _check_plain(path, found, "write", "give the name of a file")
@@ -49,7 +49,7 @@ def check_writable(path: Path) -> Path:
 
 
 def _status(path: Path, verb: str) -> os.stat_result | None:
-    """What is there, links followed; None for nothing. Raises for a name that cannot be."""
+    """Returns the status of what is there, links followed; None for nothing. Raises for a name that cannot be."""
     try:
         return path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -69,7 +69,7 @@ def _check_plain(path: Path, found: os.stat_result, verb: str, remedy: str) -> N
 
 
 def _check_not_standard(path: Path, found: os.stat_result) -> None:
-    """Refuse the file that this process prints to: it would be replaced under the hands of the shell."""
+    """Raises for a file that this process reads or prints to: it would be replaced under the hands of the shell."""
     for number, name in ((0, "input"), (1, "output"), (2, "errors")):
         try:
             same = os.path.samestat(found, os.fstat(number))

@@ -1,4 +1,4 @@
-"""Estimating ∂L/∂θ of the marginal likelihood from solutions of linear systems.
+"""The contract of an estimator of ∂L/∂θ: the gradient of the marginal likelihood from solutions of linear systems.
 
     ∂L/∂θ = ½ v_yᵀ ∂H v_y − ½ tr(H⁻¹ ∂H),       H v_y = y.
 
@@ -27,7 +27,7 @@ class GradientEstimator(ABC):
 
     name: str
     n_probes: int
-    needs_factor: ClassVar[bool] = False  # whether it works from a Cholesky factor of H, which a solve must leave
+    needs_factor: ClassVar[bool] = False  # whether it needs the Cholesky factor of H that some solvers leave
     draw_rules: ClassVar[Mapping[str, TensorRule]] = {}  # the tensors of a draw in a checkpoint
 
     @abstractmethod
@@ -48,8 +48,10 @@ class GradientEstimator(ABC):
 
     # -- its draw ----------------------------------------------------------------------------------------------------
     def functions(self, draw: Any) -> FeaturePrior | None:
-        """Returns the prior functions behind the probes, whose solutions are then posterior samples; None where there
-        are none that can be evaluated anywhere."""
+        """Returns the prior functions behind the probes, whose solutions are then posterior samples.
+
+        Returns None where there are none that can be evaluated anywhere.
+        """
         return getattr(draw, "functions", None)
 
     def in_float64(self, draw: Any) -> Any:
@@ -70,7 +72,7 @@ class GradientEstimator(ABC):
 
 
 def quadratic_weights(n_probes: int) -> Tensor:
-    """Returns ½ for the mean system, −1/(2s) for each probe, (1 + s,)."""
+    """Returns the weights of the quadratic forms, (1 + s,): ½ for the mean system, −1/(2s) for each probe."""
     weights = torch.full((1 + n_probes,), -0.5 / n_probes, dtype=torch.float64)
     weights[0] = 0.5
     return weights

@@ -19,7 +19,7 @@ from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
 
 @dataclass(frozen=True)
 class Exact(GradientEstimator):
-    """Takes no probes: the trace comes from the inverse. Needs a solver that leaves a Cholesky factor of H."""
+    """Takes no probes: the trace comes from H⁻¹. Needs a solver that leaves a Cholesky factor of H."""
 
     name = "exact"
     n_probes = 0
@@ -50,7 +50,7 @@ class Exact(GradientEstimator):
 
 
 def log_marginal_likelihood(y: Tensor, v: Tensor, factor: Tensor) -> float:
-    """Returns L from y, v = H⁻¹y and the Cholesky factor of H."""
+    """Returns L(θ) from y and v = H⁻¹y, (n,) each, and the Cholesky factor of H, (n, n)."""
     fit = float(y.double() @ v.double())
     log_det = 2.0 * float(torch.log(factor.diagonal()).sum())
     return -0.5 * (fit + log_det + y.numel() * math.log(2 * math.pi))

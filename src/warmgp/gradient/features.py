@@ -38,13 +38,14 @@ FASTEST = 2e4
 
 @dataclass(frozen=True)
 class FeaturePrior:
-    """s prior functions in m sin/cos pairs.
+    """Holds s prior functions as weights of m sin/cos pairs.
 
     Attributes
     ----------
     frequencies : Tensor, (m, d)
-        Of the unit kernel; evaluation divides by the length scales.
+        ω of the unit kernel; evaluation divides by the length scales.
     sin_weights, cos_weights : Tensor, (m, s)
+        The weights a and b of each function.
     """
 
     frequencies: Tensor
@@ -64,9 +65,9 @@ class FeaturePrior:
         dtype: torch.dtype = torch.float64,
         plain: bool = False,
     ) -> FeaturePrior:
-        """Draw ``n_functions`` prior functions from ``n_features`` features (half sin, half cos).
+        """Draws ``n_functions`` prior functions of ``n_features`` features (half sin, half cos).
 
-        ``plain`` frequencies come from p(ω) itself, as in the paper.
+        With ``plain`` the frequencies come from p(ω) itself, as in the paper.
         """
         check_features(n_features)
         m = n_features // 2
@@ -81,14 +82,16 @@ class FeaturePrior:
 
     @property
     def n_features(self) -> int:
+        """The number of features, 2m."""
         return 2 * self.frequencies.shape[0]
 
     @property
     def n_functions(self) -> int:
+        """The number of functions, s."""
         return self.sin_weights.shape[1]
 
     def evaluate(self, x: Tensor, theta: Hyperparameters, *, tile_entries: int | None = None) -> Tensor:
-        """f(x) of every function at θ, (rows of x, s); rows and features in blocks of bounded memory."""
+        """Returns f(x) of every function at θ, (rows of x, s), by blocks of rows and features of bounded memory."""
         tile_entries = tile_entries or default_tile_entries(x.device)
         m = self.frequencies.shape[0]
         scaled = x / theta.length_scales.to(x)
@@ -105,7 +108,7 @@ class FeaturePrior:
         return out.mul_(float(theta.signal_scale) / math.sqrt(m))
 
     def _by_speed(self, dtype: torch.dtype, theta: Hyperparameters) -> list[tuple[FeaturePrior, bool]]:
-        """(features, whether their phases need float64): float32 does for all but the few of the tail."""
+        """Returns (features, whether their phases need float64): float32 does for all but the few of the tail."""
         if dtype == torch.float64:
             return [(self, False)]
         fast = (self.frequencies.abs() / theta.length_scales.to(self.frequencies)).amax(1) > FASTEST
@@ -118,16 +121,16 @@ class FeaturePrior:
 
 
 def _exact_phase(scaled: Tensor, frequencies: Tensor) -> Tensor:
-    """ω·x/ℓ less whole turns, computed in float64, in the dtype of ``scaled``."""
+    """Returns ω·x/ℓ less whole turns, computed in float64, in the dtype of ``scaled``."""
     return (scaled.double() @ frequencies.double()).remainder_(2 * math.pi).to(scaled)
 
 
 def spread_frequencies(
     kernel: Kernel, m: int, d: int, generator: torch.Generator, scales: Sequence[float]
 ) -> tuple[Tensor, Tensor]:
-    """m frequencies (m, d), more of them in p's tail than p has, and the amplitudes √(p/q) (m,) that make up for it.
+    """Returns m frequencies, (m, d), and amplitudes √(p/q), (m,), which make up for more in p's tail than p has.
 
-    Half of them are from p; the other half from p stretched by each of ``scales``, in equal parts. So
+    Half of the frequencies are from p, the other half from p stretched by each of ``scales``, in equal parts:
 
         q(ω) = Σ_c m_c/m · c⁻ᵈ p(ω/c)        with m_c frequencies of scale c.
     """
@@ -144,22 +147,23 @@ def spread_frequencies(
 
 @dataclass(frozen=True)
 class ExactPrior:
-    """s exact prior draws at the training points: f = chol(K(x, x; θ)) u with u frozen.
+    """Holds s exact prior draws at the training points: f = chol(K(x, x; θ)) u with u frozen.
 
     Attributes
     ----------
     normal : Tensor, (n, s)
-        u, float64 on the CPU.
+        The standard normal numbers u, in float64 on the CPU.
     """
 
     normal: Tensor
 
     @classmethod
     def draw(cls, n: int, n_functions: int, *, generator: torch.Generator) -> ExactPrior:
+        """Draws u for ``n_functions`` functions at n points."""
         return cls(torch.randn(n, n_functions, dtype=torch.float64, generator=generator))
 
     def evaluate(self, operator: KernelOperator) -> Tensor:
-        """f(x) at the operator's own points and θ, (n, s)."""
+        """Returns f(x) at the operator's own points and θ, (n, s)."""
         K = operator.in_float64().kernel_columns(slice(0, operator.n))
         K.diagonal().add_(1e-10 * operator.signal_variance)  # K alone may be singular (duplicated rows)
         return (torch.linalg.cholesky(K) @ self.normal.to(K)).to(operator.dtype)

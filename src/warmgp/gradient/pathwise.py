@@ -1,7 +1,7 @@
 """The pathwise estimator: tr(H⁻¹∂H) = E[ẑᵀ ∂H ẑ] with ẑ = H⁻¹ξ and ξ = f(x) + σw ~ N(0, H).
 
-f is a prior function and w standard normal. Its systems start at E|u|²_H = n from zero whatever the noise, and their
-solutions are posterior samples for free: (f|y)(·) = f(·) + k(·, x)(v_y − ẑ).
+f is a prior function and w standard normal. The systems start at an expected squared distance E|u|²_H = n from zero
+whatever the noise, and their solutions are posterior samples for free: (f|y)(·) = f(·) + k(·, x)(v_y − ẑ).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PathwiseDraw:
 
     @property
     def functions(self) -> FeaturePrior | None:
-        """The prior functions, where they can be evaluated anywhere."""
+        """The prior functions where they can be evaluated anywhere, else None."""
         return self.prior if isinstance(self.prior, FeaturePrior) else None
 
     def in_float64(self) -> PathwiseDraw:
@@ -40,7 +40,7 @@ class PathwiseDraw:
 
 @dataclass(frozen=True)
 class Pathwise(GradientEstimator):
-    """Probes that are prior functions plus noise.
+    """Takes prior functions plus noise as probes.
 
     Parameters
     ----------
@@ -48,8 +48,9 @@ class Pathwise(GradientEstimator):
     n_features : int
         Random features of the prior functions (even: sin/cos pairs). More features, less deviation from exact training.
     prior : "features", "plain" or "exact"
-        Frequencies of the features with more in the tail of the spectrum, or plainly from it as in the paper. Exact
-        prior samples cost a Cholesky factorisation a step and exist at the training points only: for studies.
+        "features" takes more frequencies from the tail of the spectrum than it has, "plain" takes them from the
+        spectrum itself, as in the paper. "exact" prior samples cost a Cholesky factorisation a step and exist at the
+        training points only: for studies.
     """
 
     n_probes: int = 64

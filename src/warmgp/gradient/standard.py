@@ -1,6 +1,6 @@
 """The standard (Hutchinson) estimator: tr(H⁻¹∂H) = E[(H⁻¹z)ᵀ ∂H z] with z ~ N(0, I).
 
-Its systems start at an expected squared distance E|u|²_H = tr(H⁻¹) from zero, which grows with the noise precision.
+The systems start at an expected squared distance E|u|²_H = tr(H⁻¹) from zero, which grows as the noise falls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from warmgp.solvers.result import SolveResult
 
 @dataclass(frozen=True)
 class Standard(GradientEstimator):
-    """Gaussian probes z; one solve and one product with ∂H per probe."""
+    """Takes Gaussian probes z, with one solve and one product with ∂H for each."""
 
     n_probes: int = 64
 

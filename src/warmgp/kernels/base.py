@@ -12,6 +12,7 @@ All else has a default that is right for any kernel, and that a kernel may repla
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -22,7 +23,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class FusedForm:
-    """A kernel as Triton needs it, to be evaluated inside of a product: functions of ρ² with ρ = ``alpha`` · r.
+    """Holds a kernel as Triton needs it to evaluate it inside of a product: functions of ρ² with ρ = ``alpha`` · r.
 
     The scale is free: with the right one the kernel is a power of two, and exp2 is what a GPU computes fastest. The
     functions are decorated with ``@triton.jit`` and take a tile of ρ². They are passed to the Triton kernels as they
@@ -62,10 +63,13 @@ class Kernel(ABC):
     near_neighbours_suffice: ClassVar[bool] = True
     """Whether a point's near neighbours tell what there is to know of it, where inputs are few."""
 
+    reach: ClassVar[float] = math.inf
+    """Scaled distance from which k is zero in float64, so that points further away keep the prior to the bit."""
+
     def __init_subclass__(cls, **options: Any) -> None:
-        """Takes from a kernel with functions of its own the shortcuts for those of the kernel that it inherits from."""
+        """Keeps a kernel with functions of its own from inheriting shortcuts for those that it has replaced."""
         super().__init_subclass__(**options)
-        for shortcut in ("evaluate", "fused_form"):
+        for shortcut in ("evaluate", "fused_form", "reach"):
             author: Any = next(c for c in cls.__mro__ if shortcut in vars(c))
             same = cls.profile is author.profile and cls.length_weight is author.length_weight
             if author not in (cls, Kernel) and not same:
@@ -85,14 +89,14 @@ class Kernel(ABC):
         return self.profile(r), self.length_weight(r)
 
     def fused_form(self) -> FusedForm | None:
-        """Returns the functions for Triton, or None where there are none. May import Triton: ask
-        :func:`warmgp.operators.why_not_fused` first."""
+        """Returns the functions for Triton, or None where there are none; needs Triton, so that
+        :func:`warmgp.operators.why_not_fused` should be asked first."""
         return None
 
     # -- random features -------------------------------------------------------------------------------------------
     @abstractmethod
     def spectral_log_density(self, omega: Tensor) -> Tensor:
-        """Returns log p(ω) for frequencies ω of shape (m, d); (m,)."""
+        """Returns log p(ω), (m,), for frequencies ω of (m, d)."""
 
     @abstractmethod
     def sample_frequencies(self, m: int, d: int, generator: torch.Generator) -> Tensor:

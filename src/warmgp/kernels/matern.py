@@ -38,6 +38,7 @@ class Matern12(Matern):
     name = "matern12"
     nu = 0.5
     stretch = 6.0
+    reach = 1e3  # exp(−1000), where 10⁻³²⁴ is the least number
     smooth_at_zero = False
 
     def profile(self, r: Tensor) -> Tensor:
@@ -69,6 +70,7 @@ class Matern32(Matern):
     name = "matern32"
     nu = 1.5
     stretch = 3.0
+    reach = 1e3  # exp(−1000), where 10⁻³²⁴ is the least number
 
     def profile(self, r: Tensor) -> Tensor:
         a = r * math.sqrt(3.0)
@@ -94,6 +96,7 @@ class Matern52(Matern):
     name = "matern52"
     nu = 2.5
     stretch = 2.5
+    reach = 1e3  # exp(−1000), where 10⁻³²⁴ is the least number
 
     def profile(self, r: Tensor) -> Tensor:
         a = r * math.sqrt(5.0)

@@ -14,6 +14,7 @@ class RBF(Kernel):
     """Squared exponential, k(r) = exp(−r²/2)."""
 
     name = "rbf"
+    reach = 1e3  # exp(−5·10⁵), where 10⁻³²⁴ is the least number
     near_neighbours_suffice = False  # so smooth that points far away still tell something
 
     def profile(self, r: Tensor) -> Tensor:

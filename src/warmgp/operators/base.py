@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def default_tile_entries(device: torch.device) -> int:
-    """Kernel entries held at once: enough work for a GPU; on a CPU somewhat more than its caches hold.
+    """Returns how many kernel entries to hold at once: enough work for a GPU, a little more than a CPU's caches hold.
 
     A quarter of that is 10% faster on an idle CPU, and several times slower on a busy one: every operation on a tile
     waits for the slowest thread.
@@ -40,18 +40,18 @@ def default_tile_entries(device: torch.device) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Which H something was computed from: a solver's state is good for an operator of the same origin only."""
+    """Says which H something was computed from: a solver's state is good for an operator of the same origin only."""
 
     x: Tensor
     kernel: Kernel
     theta: Hyperparameters
 
     def same_data(self, other: Origin) -> bool:
-        """Whether both have the very same inputs and the same kernel."""
+        """Returns whether both have the very same inputs and the same kernel."""
         return self.x is other.x and self.kernel == other.kernel
 
     def same(self, other: Origin) -> bool:
-        """Whether both are the same H."""
+        """Returns whether both are the same H."""
         return self.same_data(other) and self.theta.equals(other.theta)
 
 
@@ -174,21 +174,21 @@ class KernelOperator(ABC):
     # -- the contract ----------------------------------------------------------------------------------------------
     @abstractmethod
     def matmul(self, V: Tensor) -> Tensor:
-        """H V, for V of (n, c)."""
+        """Returns H V, (n, c), for V of (n, c)."""
 
     @abstractmethod
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
-        """H[index, :] V, (b, c)."""
+        """Returns H[index, :] V, (b, c), for V of (n, c)."""
 
     @abstractmethod
     def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
-        """H[:, index] W, for W of (b, c); returns (n, c)."""
+        """Returns H[:, index] W, (n, c), for W of (b, c)."""
 
     def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor, squares: Tensor | None = None) -> None:
-        """R ← R − H[:, first : first + b] W for W of (b, c), with ``first`` on the device: nothing is transferred.
+        """Subtracts H[:, first : first + b] W from R in place, for W of (b, c), with ``first`` on the device.
 
-        ``first`` is a multiple of b. Where the block runs over the end, W must be zero there. ``squares`` (n,) receives
-        the sum of squares of every row of the new R.
+        Nothing is transferred. ``first`` is a multiple of b. Where the block runs over the end, W must be zero there.
+        ``squares`` (n,) receives the sum of squares of every row of the new R.
         """
         index = (first + torch.arange(W.shape[0], device=self.device)).clamp_max_(self.n - 1)
         R -= self.columns_matmul(index, W)
@@ -197,10 +197,10 @@ class KernelOperator(ABC):
 
     @abstractmethod
     def block(self, index: Index) -> Tensor:
-        """H[index, index] as a dense matrix of its own, (b, b)."""
+        """Returns H[index, index] as a dense matrix of its own, (b, b)."""
 
     def kernel_columns(self, index: Index) -> Tensor:
-        """K[:, index] without the noise, (n, b): for pivoting."""
+        """Returns K[:, index] without the noise, (n, b): for pivoting."""
         return self._kernel(slice(0, self.n), index)
 
     def kernel_matmul(self, rows: Index, columns: Index, V: Tensor) -> Tensor:
@@ -213,7 +213,7 @@ class KernelOperator(ABC):
         return out
 
     def group_kernels(self, groups: Tensor) -> Tensor:
-        """K among the points of each row of ``groups`` (p, m), without the noise, (p, m, m) in float64."""
+        """Returns K among the points of each row of ``groups`` (p, m), without the noise, (p, m, m) in float64."""
         lengths = self.theta.length_scales.to(self.device)
         z = (self.x[groups].double() - self.x[groups[:, -1:]].double()) / lengths  # from the last point of each group
         r = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
@@ -221,13 +221,13 @@ class KernelOperator(ABC):
         return self.kernel.profile(r).mul_(self.signal_variance)
 
     def kernel_between(self, x_new: Tensor) -> Tensor:
-        """K(x, x_new), (n, m), dense: for exact variances at few points."""
+        """Returns K(x, x_new), (n, m), dense: for exact variances at few points."""
         self.entries_evaluated += self.n * x_new.shape[0]
         r = distances(self._z, self._scaled(x_new), exact=self._exact)
         return self.kernel.profile(r).mul_(self.signal_variance)
 
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
-        """K(x_new, x) V, (m, c), in tiles."""
+        """Returns K(x_new, x) V, (m, c), for V of (n, c), in tiles."""
         z_new = self._scaled(x_new)
         out = V.new_zeros(x_new.shape[0], V.shape[1])
         for rows, columns in self._tiles(x_new.shape[0], self.n):
@@ -238,7 +238,7 @@ class KernelOperator(ABC):
         return out
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
-        """∂/∂θ Σ_c weights_c a_cᵀ H(θ) b_c, as a float64 vector in the order of ``Hyperparameters.vector``.
+        """Returns ∂/∂θ Σ_c weights_c a_cᵀ H(θ) b_c, a float64 vector in the order of ``Hyperparameters.vector``.
 
         One pass over the kernel: with G = A diag(weights) Bᵀ formed tile by tile,
 
@@ -265,7 +265,7 @@ class KernelOperator(ABC):
         return self.gradient_from_weights(G, trace)
 
     def gradient_from_weights(self, weights: Callable[[slice, slice], Tensor], trace: float) -> Tensor:
-        """∂/∂θ Σ_ij G_ij H_ij(θ), for a symmetric G given by tiles: ``weights(rows, columns)`` is G[rows, columns].
+        """Returns ∂/∂θ Σ_ij G_ij H_ij(θ) for a symmetric G by tiles: ``weights(rows, columns)`` is G[rows, columns].
 
         ``trace`` is Σ_i G_ii, all that the noise needs. With W = G∘ω(r) the length scales need only
         Σ_ij W_ij (z_i − z_j)² = Σ_i z_i² (W1)_i + Σ_j z_j² (Wᵀ1)_j − 2 Σ_i z_i (Wz)_i, so a tile costs one product
@@ -303,7 +303,7 @@ class KernelOperator(ABC):
 
     # -- evaluating kernels ----------------------------------------------------------------------------------------
     def _scaled(self, x: Tensor) -> Tensor:
-        """z = (x − centre)/ℓ: centring changes no distance and keeps digits in them."""
+        """Returns z = (x − centre)/ℓ: centring changes no distance and keeps digits in them."""
         return (x - self._centre) / self._lengths
 
     def _tiles(self, m: int, n: int) -> Iterator[tuple[slice, slice]]:
@@ -314,7 +314,7 @@ class KernelOperator(ABC):
         return ((rows, columns) for rows in ranges(m, height) for columns in ranges(n, width))
 
     def _upper_tiles(self) -> Iterator[tuple[slice, slice]]:
-        """The square tiles on and above the diagonal: all of a symmetric matrix for half the evaluations."""
+        """Returns the square tiles on and above the diagonal: all of a symmetric matrix for half the evaluations."""
         side = max(1, int(self.tile_entries**0.5))
         return (
             (slice(i, min(i + side, self.n)), slice(j, min(j + side, self.n)))
@@ -323,20 +323,20 @@ class KernelOperator(ABC):
         )
 
     def _kernel(self, rows: Index, columns: Index) -> Tensor:
-        """K[rows, columns], a matrix of its own."""
+        """Returns K[rows, columns], a matrix of its own."""
         self.entries_evaluated += index_size(rows) * index_size(columns)
         r = distances(self._z[rows], self._z[columns], exact=self._exact)
         zero_own(r, rows, columns)
         return self.kernel.profile(r).mul_(self.signal_variance)
 
     def _kernel_tile(self, rows: Index, columns: Index) -> Tensor:
-        """K[rows, columns], in memory that the next tile will overwrite."""
+        """Returns K[rows, columns], in memory that the next tile will overwrite."""
         if type(self.kernel).evaluate is Kernel.evaluate:  # it would evaluate the weights, too
             return self._kernel(rows, columns)
         return self._evaluate(rows, columns)[0].mul_(self.signal_variance)
 
     def _evaluate(self, rows: Index, columns: Index) -> tuple[Tensor, Tensor]:
-        """(k(r), ω(r)) of a tile, in memory that the next tile will overwrite."""
+        """Returns (k(r), ω(r)) of a tile, in memory that the next tile will overwrite."""
         height, width = index_size(rows), index_size(columns)
         self.entries_evaluated += height * width
         out, work = self._scratch.tile("out", height, width), self._scratch.tile("work", height, width)
@@ -346,12 +346,12 @@ class KernelOperator(ABC):
 
     @property
     def _exact_differences(self) -> bool:
-        """Whether differences cost little (few inputs) or are needed (the kernel is not smooth at zero)."""
+        """Returns whether differences cost little (few inputs) or are needed (the kernel is not smooth at zero)."""
         return not self.kernel.smooth_at_zero or self.x.shape[1] <= 3
 
     @property
     def _exact(self) -> bool:
-        """Distances by differences, not products: also where a product's rounding in r² would rival the noise."""
+        """Returns whether distances are differences: also where a product's rounding in r² would rival the noise."""
         rounding = 4.0 * torch.finfo(self.dtype).eps * self._largest
         return self._exact_differences or rounding > 0.1 * self.noise_variance / self.signal_variance
 

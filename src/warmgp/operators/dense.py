@@ -28,7 +28,7 @@ class DenseOperator(KernelOperator):
         self._memory: Tensor | None = None  # of an H that is not needed any more
 
     def moved_to(self, theta: Hyperparameters) -> Self:
-        """The operator at another θ, in the memory of this one's H, which must not be used any more."""
+        """Returns the operator at another θ, in the memory of this one's H, which must not be used any more."""
         other = self.at(theta)
         other._memory, self._H, self._memory = self._H if self._memory is None else self._memory, None, None
         return other
@@ -49,7 +49,7 @@ class DenseOperator(KernelOperator):
         return self._H
 
     def take(self) -> Tensor:
-        """Hand H over to the caller, who may overwrite it; the operator forgets it."""
+        """Hands H over to the caller, who may overwrite it; the operator forgets it."""
         H, self._H = self.H, None
         return H
 

@@ -16,7 +16,7 @@ FEW = 6
 
 
 def distances(a: Tensor, b: Tensor, *, exact: bool, out: Tensor | None = None, work: Tensor | None = None) -> Tensor:
-    """|a_i − b_j| for a of (p, d) and b of (q, d); (p, q).
+    """Returns |a_i − b_j|, (p, q), for a of (p, d) and b of (q, d).
 
     Centre the points before calling with ``exact=False``. ``out`` receives the result and ``work``, of the same shape,
     is overwritten, where given.

@@ -7,14 +7,14 @@ from torch import Tensor
 
 
 class Scratch:
-    """Named buffers, each as large as the largest tile asked of it. On a GPU torch's allocator does this."""
+    """Holds named buffers, each as large as the largest tile asked of it. On a GPU torch's allocator does this."""
 
     def __init__(self, like: Tensor) -> None:
         self._like = torch.empty(0, dtype=like.dtype, device=like.device)
         self._kept: dict[str, Tensor] = {}
 
     def tile(self, name: str, rows: int, columns: int) -> Tensor:
-        """An uninitialised (rows, columns) matrix, the same memory at every call of that name."""
+        """Returns an uninitialised (rows, columns) matrix, the same memory at every call of that name."""
         size = rows * columns
         if self._like.device.type != "cpu":
             return self._like.new_empty(rows, columns)

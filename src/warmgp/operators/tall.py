@@ -15,7 +15,7 @@ SLAB = 1024
 
 
 def tall_product(M: Tensor, V: Tensor) -> Tensor:
-    """M V, (p, c), for M of (p, q) and V of (q, c)."""
+    """Returns M V, (p, c), for M of (p, q) and V of (q, c)."""
     if M.device.type != "cpu" or V.shape[1] == 1:
         return M @ V
     turned = V.T.contiguous()

@@ -20,7 +20,7 @@ SOLVERS: dict[str, type[Solver]] = {
 
 
 def get_solver(solver: str | Solver) -> Solver:
-    """The solver of that name with its default options, or the solver itself."""
+    """Returns the solver of that name with its default options, or ``solver`` itself where it is one."""
     if isinstance(solver, Solver):
         return solver
     if not isinstance(solver, str) or solver not in SOLVERS:

@@ -1,9 +1,9 @@
 """Alternating projections: exact solves on blocks, worst block first (the paper's algorithm 2).
 
-Two loops of the same iteration. On a CPU the host picks the block and its factor is made when it is first used. On a
-GPU the device picks it: all factors are made beforehand, in batches, and the iterations run as one recorded graph, so
-that the host only looks at the residual now and then: a small iteration would otherwise cost more to launch than to
-run.
+There are two loops of the same iteration. On a CPU the host picks the block, and its factor is made when it is first
+used. On a GPU the device picks it: all blocks are inverted beforehand, in batches, and the iterations run as one
+recorded graph, so that the host only looks at the residual now and then. A small iteration would otherwise cost more
+to launch than to run.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class AlternatingProjections(Solver):
     the rows. The factors are returned as the state and reused at the same θ.
 
     Where noise is low, blocks of a fixed size need thousands of epochs. With ``grow_after`` they double whenever a
-    solve has taken that many epochs, down to one block, which is a direct solve; the solves after it start with what
-    the last one ended with.
+    solve has taken that many epochs with them, until one block is left, which is a direct solve; the next solve starts
+    with the size that the last one ended with.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class AlternatingProjections(Solver):
     stall_epochs : float
         Without 1% of progress for that many epochs the solve gives up.
     on_device : bool or "auto"
-        Whether the device picks the blocks, from inverses of all of them (n·b/2 numbers). "auto": on a GPU.
+        Whether the device picks the blocks, from inverses of all of them (n·b/2 numbers); "auto" means on a GPU.
     """
 
     block_size: int = 1000
@@ -83,7 +83,7 @@ class AlternatingProjections(Solver):
         generator: torch.Generator | None = None,
         state: BlockFactors | int | None = None,
     ) -> SolveResult:
-        """See :meth:`Solver.solve`. ``state`` may also be the block size alone that another θ ended with."""
+        """Solves as :meth:`Solver.solve` says; ``state`` may also be the block size alone that another θ ended with."""
         progress = Progress.begin(operator, targets, start, rule)
         on_device = operator.device.type == "cuda" if self.on_device == "auto" else bool(self.on_device)
         iterate = self._iterate_on_device if on_device else self._iterate
@@ -117,7 +117,7 @@ class AlternatingProjections(Solver):
 
     # -- iterations --------------------------------------------------------------------------------------------------
     def _factors(self, operator: KernelOperator, state: BlockFactors | int | None) -> BlockFactors:
-        """The factors to begin with: those of the state, or none yet."""
+        """Returns the factors to begin with: those of the state where they are of this H, else an empty store."""
         last = state.block_size if isinstance(state, BlockFactors) else state
         size = max(self.block_size, last or 0) if self.grow_after is not None else self.block_size
         b = min(size, operator.n)
@@ -126,7 +126,7 @@ class AlternatingProjections(Solver):
         return BlockFactors.of(operator, b)
 
     def _iterate(self, operator: KernelOperator, progress: Progress, state: BlockFactors, until: float) -> None:
-        """Iterations until there is a reason to stop, or so many epochs are spent."""
+        """Iterates until there is a reason to stop, or ``until`` epochs are spent."""
         n, b = operator.n, state.block_size
         blocks = list(ranges(n, b))
         stall = Stall(self.stall_epochs)
@@ -154,7 +154,7 @@ class AlternatingProjections(Solver):
     ) -> None:
         n, b = operator.n, state.block_size
         blocks = -(-n // b)
-        cost = b / n  # of all but a short last block
+        cost = b / n  # of every block but a short last one
         check_every = max(min(8, blocks), blocks // 64)
         stall = Stall(self.stall_epochs)
         padded = progress.r.new_zeros(2, blocks * b, progress.r.shape[1])
@@ -184,7 +184,7 @@ class AlternatingProjections(Solver):
         if fused:
             from warmgp.solvers.triton import steps
 
-            fused = blocks <= steps.MOST_BLOCKS and b < 2**15  # of which half has 32-bit addresses
+            fused = blocks <= steps.MOST_BLOCKS and b < 2**15  # half of b² numbers have 32-bit addresses
         run = Recorded(fused_iteration if fused else iteration, operator)
         while True:
             norms = progress.norms()
@@ -206,7 +206,7 @@ class AlternatingProjections(Solver):
 
 
 def _survey(r: Tensor, b: int) -> tuple[int, tuple[float, float]]:
-    """The block with the largest sum of squares over all systems, and the residual norms: one pass, one transfer."""
+    """Returns the block with the largest sum of squares over all systems, and the residual's norms, in one transfer."""
     n, c = r.shape
     whole = n // b * b
     squares = torch.linalg.vector_norm(r[:whole].view(-1, b, c), dim=1).square()  # (blocks, c)

@@ -56,9 +56,9 @@ class Solver(ABC):
         """Solves H v = b for all columns of ``targets`` (n, 1 + s), from ``start`` or zero."""
 
     def refines_within(self, n: int) -> float:
-        """Returns the epochs in which it gets from a usual tolerance to one far below; 0 where that costs much.
+        """Returns within how many epochs it gets from a usual tolerance to one far below; 0 where that costs much.
 
-        It costs little where a solver comes to a whole factor of H if iterations take long, or few are enough.
+        It costs little where a solver turns to a whole factor of H when iterations take long, or where few suffice.
         """
         return 0.0
 
@@ -72,8 +72,11 @@ class Solver(ABC):
         return None
 
     def pack(self, state: Any) -> Packed:
-        """Returns a carried state as tensors and JSON values, from which :meth:`unpack` makes one that goes on to the
-        same bits. A solver with a state overrides both: a checkpoint never leaves one out silently."""
+        """Returns a carried state as tensors and JSON values, for a checkpoint.
+
+        :meth:`unpack` makes a state from them that goes on to the same bits. A solver with a state overrides both: a
+        checkpoint never leaves one out silently.
+        """
         if state is None:
             return {}, {}
         raise ValueError(
@@ -82,8 +85,10 @@ class Solver(ABC):
         )
 
     def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> Any:
-        """Returns the state of a checkpoint for n points; raises ValueError for what cannot be one. Tensors are on the
-        CPU."""
+        """Returns the state of a checkpoint for n points; raises ValueError for what cannot be one.
+
+        The tensors are on the CPU.
+        """
         for name in (*tensors, *content):
             raise SchemaError(f"has {name!r} of a solver's state, which {self.name!r} does not know")
         return None
@@ -91,9 +96,9 @@ class Solver(ABC):
     # -- its options -------------------------------------------------------------------------------------------------
     @property
     def saved_name(self) -> str:
-        """The name in a file. It differs from ``name`` where options hold code, which a file cannot."""
+        """The solver's name in a file. It differs from ``name`` where options hold code, which a file cannot."""
         return self.name
 
     def options(self) -> dict[str, Any]:
-        """Returns the options as JSON holds them."""
+        """Returns the options by name, as JSON values."""
         return dataclasses.asdict(self)  # type: ignore[call-overload]

@@ -12,7 +12,7 @@ from warmgp.solvers.triangular import factor_or_raise
 from warmgp.solvers.triton.packed import pack, packed_size, unpack
 
 SPOILT = 0.25
-"""Relative error of a step above which its block is solved in float64. Divergence was seen at 1."""
+"""Relative error of a step in float32 above which blocks are solved in float64. Divergence was seen at 1."""
 
 
 @dataclass
@@ -45,8 +45,10 @@ class BlockFactors:
         return self.factors[index]
 
     def inverse(self, index: Tensor) -> Tensor:
-        """Returns the inverse of the block whose number is in ``index`` (1,), on the device; after
-        :meth:`all_inverses`."""
+        """Returns the inverse, (b, b), of the block whose number is in ``index``, (1,), on the device.
+
+        :meth:`all_inverses` has to be called before.
+        """
         assert self.inverses is not None
         return unpack(self.inverses.index_select(0, index)[0], self.block_size)
 
@@ -70,7 +72,7 @@ class BlockFactors:
             size = rows.stop - rows.start
             H[:size, :size] = _block(operator, rows)
         factor, info = torch.linalg.cholesky_ex(batch)
-        if bool(info.any()):  # say which
+        if bool(info.any()):  # name one that failed
             worst = int(info.argmax())
             factor_or_raise(batch[worst], _name(blocks[worst]))
         del batch

@@ -29,10 +29,10 @@ from warmgp.solvers.progress import Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule
 
 CHECK_EVERY = 8
-"""Iterations between two looks at the residual on a GPU."""
+"""Iterations between two looks at the residual on a GPU, where the preconditioner is not a fast one."""
 
 REFINED_WITHIN = 50.0
-"""Epochs that a good preconditioner takes to a tolerance far below the usual one. Seen: 1 to 49."""
+"""Epochs within which a good preconditioner gets to a tolerance far below the usual one; 1 to 49 were seen."""
 
 FREE = 3
 """Iterations of a solve that no new factor would save."""
@@ -45,9 +45,9 @@ class CGState:
     Attributes
     ----------
     preconditioner : Preconditioner, Recipe or None
-        P⁻¹ of this θ or, with a whole factor, of an earlier one; after a resume, what it goes on from.
+        P⁻¹ of this θ or, with a whole factor, of an earlier one; after a resume, the recipe from which it goes on.
     spent : int
-        Iterations beyond ``FREE`` a solve since the last whole factor.
+        Iterations since the last whole factor, without the ``FREE`` ones of each solve.
     """
 
     preconditioner: Preconditioner | Recipe | None = None
@@ -59,7 +59,8 @@ class ConjugateGradients(Solver):
     """CG with a pivoted-Cholesky preconditioner, or a better one. An iteration is one product with H: one epoch.
 
     The preconditioner is returned in the state and reused while the length scales stay the same. On a GPU the residual
-    is looked at every ``CHECK_EVERY`` iterations only, so that the device never waits.
+    is looked at every ``CHECK_EVERY`` iterations only (every two with a fast preconditioner), so that the device does
+    not wait.
 
     With ``factor_after`` the preconditioner becomes a whole Cholesky factor of H once that many iterations have been
     spent without one (or with the last one), in the middle of a solve if need be, and serves the solves after it. Like
@@ -74,17 +75,18 @@ class ConjugateGradients(Solver):
     preconditioner_rank : int
         Columns of the pivoted Cholesky factor; 0 for none.
     pivot_every : int
-        New pivots are sought at every so many changes of the length scales; in between the old pivots make a new
-        factor, which costs matrix products only.
+        New pivots are sought at every ``pivot_every``-th change of the length scales; in between the old pivots make a
+        new factor, which costs matrix products only.
     factor_after : int or None
-        Iterations that a whole factor costs; None for none, as in the paper. It keeps n² numbers.
+        Iterations that cost as much as a whole factor, which keeps n² numbers; None for no such factor, as in the
+        paper.
     stall_epochs : float
         Without 1% of progress for that many epochs the solve gives up. CG's residual may rise for long before it
         falls, so this is generous.
     neighbours : int
-        Near points a point is conditioned on; 0 for none, as in the paper.
+        Near points that a point is conditioned on; 0 for none, as in the paper.
     preconditioner : Preconditioning or None
-        One of your own, in the place of low rank and neighbours.
+        A preconditioning of your own, in the place of low rank and neighbours.
     """
 
     preconditioner_rank: int = 100
@@ -107,7 +109,7 @@ class ConjugateGradients(Solver):
 
     @property
     def preconditioning(self) -> Preconditioning:
-        """How P is made before there is a whole factor."""
+        """The way in which P is made before there is a whole factor."""
         if self.preconditioner is not None:
             return self.preconditioner
         low = LowRank(self.preconditioner_rank, self.pivot_every) if self.preconditioner_rank else None
@@ -168,7 +170,7 @@ class ConjugateGradients(Solver):
                 return progress.result(CGState(iteration.preconditioner, rent.spent(progress.iterations, free)))
 
     def _first_preconditioner(self, operator: KernelOperator, state: CGState | None) -> Preconditioner:
-        """Returns P⁻¹ to begin with: a whole factor that is there, else what the options say."""
+        """Returns the first P⁻¹: the whole factor of the state where it has one, else what the options say."""
         kept = state.preconditioner if state else None
         factor = kept.moved_to(operator) if kept is not None and kept.made_by == WholeFactor() else None
         return factor or self.preconditioning.at(operator, kept)
@@ -205,7 +207,7 @@ class ConjugateGradients(Solver):
 
     def options(self) -> dict[str, Any]:
         values = Solver.options(self if self.preconditioner is None else replace(self, preconditioner=None))
-        del values["preconditioner"]  # which is code
+        del values["preconditioner"]  # it is code, which JSON does not hold
         return values
 
 
@@ -226,7 +228,7 @@ class _Rent:
         self._since = 0  # iterations of this solve before its own factor
 
     def spent(self, iterations: int, free: int = FREE) -> int:
-        """Returns what has been spent since the last factor, up to that iteration of this solve."""
+        """Returns the iterations spent since the last factor, up to ``iterations`` of this solve less ``free`` ones."""
         return self._spent + max(0, iterations - self._since - free)
 
     def due(self, iterations: int) -> bool:
@@ -243,7 +245,7 @@ class _Rent:
 
 
 class _Iteration:
-    """One step of CG on all systems, in place: v, r and the directions d.
+    """Takes steps of CG on all systems, which write v, r and the directions d in place.
 
     α = γ/dᵀHd,  v ← v + αd,  r ← r − αHd,  p = P⁻¹r,  d ← p + (rᵀp/γ) d,  γ ← rᵀp.
     """
@@ -253,7 +255,7 @@ class _Iteration:
         self.v, self.r = progress.v, progress.r
         self.d = torch.empty_like(self.r)
         self.gamma = torch.empty_like(self.r[0])  # rᵀP⁻¹r, (1 + s,)
-        self.indefinite = torch.zeros_like(self.gamma, dtype=torch.bool)  # systems whose H rounding has made so
+        self.indefinite = torch.zeros_like(self.gamma, dtype=torch.bool)  # systems with dᵀHd < 0, by rounding
         self.preconditioner = preconditioner  # another may take its place: call begin before the next step
 
     @property

@@ -24,8 +24,10 @@ class CholeskyState:
 
 
 def factorise(operator: KernelOperator) -> Tensor:
-    """Returns the lower Cholesky factor of H in float64, (n, n), evaluated afresh from the inputs whatever the operator
-    keeps or its dtype."""
+    """Returns the lower Cholesky factor of H in float64, (n, n).
+
+    H is evaluated afresh from the inputs, whatever the operator keeps and whatever its dtype.
+    """
     return factor_or_raise(operator.dense(torch.float64), "H")
 
 
@@ -64,5 +66,5 @@ class Cholesky(Solver):
         return progress.result(state, state.factor)
 
     def carry(self, state: Any) -> None:
-        """Returns nothing: the factor is of one H alone, and weighs n² numbers."""
+        """Returns None: the factor is of one H alone, and weighs n² numbers."""
         return

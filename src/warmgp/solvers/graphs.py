@@ -12,9 +12,9 @@ from warmgp.operators.base import KernelOperator
 class Recorded:
     """A function of no arguments that works on tensors in place, recorded as a CUDA graph on its second call.
 
-    The first call runs as usual, which compiles and initialises what it needs; the second records, and replays from
-    then on. On a CPU every call is a plain one. The function must not transfer anything to the host. What a replay
-    evaluates is counted in the operator like what a call does.
+    The first call runs as usual, which compiles and initialises what it needs; the second records a graph, which it and
+    all later calls replay. On a CPU every call is a plain one. The function must not transfer anything to the host.
+    Kernel entries that a replay evaluates are counted in the operator like those of a call.
     """
 
     def __init__(self, function: Callable[[], None], operator: KernelOperator) -> None:
@@ -38,7 +38,10 @@ class Recorded:
         self.operator.entries_evaluated += self._entries
 
     def _record(self) -> torch.cuda.CUDAGraph:
-        """The function as a graph. torch.cuda.graph would also collect garbage and empty caches, which takes longer."""
+        """Returns the function as a graph.
+
+        ``torch.cuda.graph`` would also collect garbage and empty caches, which takes longer.
+        """
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.operator.device)
         stream.wait_stream(torch.cuda.current_stream(self.operator.device))
         with torch.cuda.stream(stream):

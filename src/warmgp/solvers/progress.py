@@ -58,9 +58,10 @@ class Progress:
     def begin(cls, operator: KernelOperator, targets: Tensor, start: Tensor | None, rule: StoppingRule) -> Progress:
         """Checks the arguments, normalises, and computes the first residual: free from zero, one epoch otherwise.
 
-        A system whose start v is worse than zero starts at zero. By its residual, where the solve goes on until the
-        tolerance. On a budget, by its distance: |v − u|²_H − |u|²_H = −vᵀ(b + r). Solvers lower that one, while the
-        residual may rise far above |b| on the way to u, and progress would not accumulate from solve to solve.
+        A system whose start v is worse than zero starts at zero. Where the solve goes on until the tolerance, the
+        residual decides that; on a budget, the distance to the solution u: |v − u|²_H − |u|²_H = −vᵀ(b + r). Solvers
+        lower that distance, while the residual may rise far above |b| on the way to u: by the residual, progress would
+        not accumulate from solve to solve.
         """
         _check(operator, targets, start)
         b, scale = normalise(targets)
@@ -97,7 +98,7 @@ class Progress:
         self.checked = self._renewed = True
 
     def renewed(self) -> bool:
-        """Says, once, whether v or r were written over: what a solver has derived from them is to be made anew."""
+        """Says whether v or r were written over since the last call: what a solver derived from them is then stale."""
         renewed, self._renewed = self._renewed, False
         return renewed
 
@@ -111,12 +112,12 @@ class Progress:
         self.best_worst = worst
 
     def keep_start(self, worst: float) -> None:
-        """Keeps v as the best iterate and also as the start, which :meth:`back_to_best` never ends above."""
+        """Keeps v as the best iterate and as the start, above whose residual :meth:`back_to_best` never ends."""
         self.keep(worst)
         self._start, self._start_worst = self._best, worst
 
     def exploded(self, norms: tuple[float, float]) -> bool:
-        """Says whether the residual is lost: not finite, or a thousand times the best. Keeps the best on the way."""
+        """Says whether the residual is lost: not finite, or a thousand times the best. Keeps the best iterate, too."""
         worst = max(norms)
         if not all(map(math.isfinite, norms)):
             return True
@@ -131,15 +132,14 @@ class Progress:
             self.go_to(self._start)
 
     def give_up(self, reason: str) -> None:
-        """Ends with the true residual, at the best iterate if the present one is worse."""
+        """Ends the solve with the true residual, at the best iterate if the present one is worse."""
         self.stop_reason = reason
         self.refresh()
         if self._best is not None and not max(self.norms()) <= self.best_worst:
             self.go_to(self._best)
 
     def end_no_worse_than_it_began(self) -> bool:
-        """Checks the true residual at the end of a budget and goes back where it is above the start's; returns whether
-        it did."""
+        """Checks the true residual when a budget ends; goes back, and returns True, where it is above the start's."""
         self.refresh()
         if max(self.norms()) <= self._start_worst:
             return False
@@ -151,7 +151,7 @@ class Progress:
         """Says whether to stop before an iteration that costs ``next_epochs``; sets ``stop_reason``.
 
         A residual that says converged is checked against H first (``may_check=False`` puts that off). When the check
-        fails the solver goes on from the true residual; after five checks that were no better than the best before
+        fails the solver goes on from the true residual; after five checks that were not 1% better than the best before
         them it gives up, because then rounding, not iterations, is the limit.
         """
         worst = max(norms)
@@ -168,7 +168,7 @@ class Progress:
                 self.stop_reason = "converged"
                 return True
             if not self.estimated or worst < self.best_worst:
-                self.keep(worst)  # what was carried along was wrong, and so is what was kept by it
+                self.keep(worst)  # the carried residual was wrong, and so is what was kept by it
             if worst > 0.99 * self._best_check:
                 self._strikes += 1
             self._best_check = min(worst, self._best_check)
@@ -194,7 +194,7 @@ class Progress:
         self.checked = False
 
     def result(self, state: Any = None, factor: Tensor | None = None) -> SolveResult:
-        """Closes the books: the solution in the units of the targets, and what it cost."""
+        """Closes the books: returns the solution in the units of the targets, and what it cost."""
         mean, probes = self.norms()
         return SolveResult(
             solution=self.v * self.scale,
@@ -232,7 +232,7 @@ def _check(operator: KernelOperator, targets: Tensor, start: Tensor | None) -> N
 
 
 def normalise(targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns targets of unit norm and their norms (1 + s,); a zero target stays zero with norm 1.
+    """Returns targets of unit norm, (n, 1 + s), and their norms, (1 + s,); a zero target stays zero with norm 1.
 
     They are scaled by the largest entry first, so that no norm over- or underflows.
     """
@@ -245,13 +245,13 @@ def normalise(targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def summarise(norms: Tensor) -> tuple[float, float]:
-    """Returns (first, mean of the others) of per-system norms (1 + s,), with one transfer from the device."""
+    """Returns the first of the norms of systems, (1 + s,), and the mean of the others: one transfer from the device."""
     values = norms.tolist()
     return values[0], (sum(values[1:]) / (len(values) - 1) if len(values) > 1 else 0.0)
 
 
 class Stall:
-    """Notices that the best residual has not fallen by 1% within a number of epochs."""
+    """Notices when the best residual has not fallen by 1% within ``patience`` epochs."""
 
     def __init__(self, patience: float, since: float = 0.0) -> None:
         self.patience = patience
@@ -259,7 +259,7 @@ class Stall:
         self.since = since
 
     def update(self, worst: float, epochs: float) -> bool:
-        """Takes the residual after so many epochs; returns whether the solve has stalled."""
+        """Takes the larger residual after ``epochs``; returns whether the solve has stalled."""
         if worst < 0.99 * self.best:
             self.best, self.since = worst, epochs
         return epochs - self.since > self.patience

@@ -1,4 +1,4 @@
-"""When a solve may stop, and what it returns."""
+"""The rule by which a solve stops, and the result that it returns."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class StoppingRule:
     max_epochs: float | None = None
 
     def __post_init__(self) -> None:
-        if not (is_number(self.tol) and 0 < self.tol < 1):  # zero itself has a relative residual of 1
+        if not (is_number(self.tol) and 0 < self.tol < 1):  # v = 0 has a relative residual of 1
             raise ValueError(f"tol must be a positive number below 1, got {self.tol!r}")
         if self.max_epochs is not None and not (is_number(self.max_epochs) and self.max_epochs > 0):
             raise ValueError(f"max_epochs must be a positive number or None, got {self.max_epochs!r}")
 
     def allows(self, epochs: float) -> bool:
-        """Says whether the iterations may use that many epochs in all."""
+        """Says whether the iterations may use ``epochs`` in all."""
         return self.max_epochs is None or epochs <= self.max_epochs * (1 + 1e-9)
 
 
@@ -46,7 +46,7 @@ class SolveResult:
     residual_mean, residual_probes : float
         Relative residual of the first system; average over the other systems (0 where there are none).
     residual_checked : bool
-        Whether those are the true residual, computed from H, or the one that the iteration carried.
+        Whether those are of the true residual, computed from H, not of the one that the iteration carried.
     iterations : int
     iteration_epochs, overhead_epochs : float
     converged : bool

@@ -35,38 +35,38 @@ from warmgp.solvers.result import SolveResult, StoppingRule
 logger = logging.getLogger(__name__)
 
 RATES = (100.0, 90.0, 80.0, 70.0, 60.0, 50.0, 30.0, 20.0, 10.0, 5.0)
-"""The paper's grid. Below it the rate is halved."""
+"""The paper's grid of learning rates. Below it the rate is halved."""
 
 CHECK_EVERY = 8
 """Iterations between two looks at the residual on a GPU."""
 
 EXPLODED = 10.0
-"""Times the residual at the last good iterate: transients of the momentum stay below, divergence does not."""
+"""Multiple of the last good iterate's residual that means divergence; transients of the momentum stay below it."""
 
 
 @dataclass(frozen=True)
 class SGDState:
-    """The learning rate that the last solve ended with."""
+    """Holds the learning rate that the next solve begins with."""
 
     learning_rate: float
 
 
 @dataclass(frozen=True)
 class StochasticGradientDescent(Solver):
-    """SGD on rows of H. An iteration on b rows is b/n of an epoch.
+    """Stochastic gradient descent on random rows of H. An iteration on b rows is b/n of an epoch.
 
     Parameters
     ----------
     batch_size : int
     learning_rate : float or "auto"
-        Of the normalised system, divided by the batch size. A fixed rate that diverges ends the solve at the last good
-        iterate with ``stop_reason="diverged"``; "auto" lowers it and goes on, with a note.
+        The rate γ of the normalised system, which is divided by the batch size. A fixed rate that diverges ends the
+        solve at the last good iterate with ``stop_reason="diverged"``; "auto" lowers it and goes on, with a note.
     momentum : float
     stall_epochs : float
         Without 1% of progress for that many epochs a smaller rate is tried ("auto"), or the solve gives up.
     large_n : int
-        From this size on "auto" halves the rate it found before the next solve: larger problems diverge more easily
-        when θ moves (the paper's rule).
+        From this size on "auto" halves the rate that its first solve found: larger problems diverge more easily when θ
+        moves (the paper's rule).
     """
 
     batch_size: int = 500
@@ -157,7 +157,7 @@ class StochasticGradientDescent(Solver):
 
 
 class _Descent:
-    """The running iteration: momentum, and the batches that are left of an epoch."""
+    """Takes steps of SGD: holds the momentum, and the batches that are left of an epoch."""
 
     def __init__(self, progress: Progress, b: int, momentum: float, generator: torch.Generator) -> None:
         self.progress = progress
@@ -171,13 +171,13 @@ class _Descent:
         self.at_once = 1 if self.operator.device.type == "cpu" else CHECK_EVERY
 
     def restart(self) -> None:
-        """Forgets the momentum, and what is left of the epoch."""
+        """Forgets the momentum and the batches that are left of the epoch."""
         self.momentum.zero_()
         self.batches.clear()
 
     @property
     def next_rows(self) -> int:
-        """Rows of the next batch; a new permutation is drawn where an epoch is over."""
+        """The number of rows of the next batch; a new permutation is drawn where an epoch is over."""
         if not self.batches:
             order = torch.randperm(self.operator.n, generator=self.generator)
             self.batches = list(order.to(self.operator.device).split(self.b))
@@ -206,7 +206,7 @@ class _Descent:
 
 
 def _lower(rate: float, why: str, progress: Progress) -> float:
-    """The next smaller rate, with a note of what happened."""
+    """Returns the next smaller rate, and notes what happened."""
     smaller = _next_rate(rate)
     progress.notes.append(
         f"SGD {why} at learning rate {rate:g} after {progress.iteration_epochs:.1f} epochs; "
@@ -217,5 +217,5 @@ def _lower(rate: float, why: str, progress: Progress) -> float:
 
 
 def _next_rate(rate: float) -> float:
-    """The next smaller rate of the grid; below the grid, half."""
+    """Returns the next smaller rate of the grid; below the grid, half the rate."""
     return next((r for r in RATES if r < rate * (1 - 1e-9)), rate / 2)

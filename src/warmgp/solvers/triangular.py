@@ -1,4 +1,4 @@
-"""What is done with a Cholesky factor L of H = L Lᵀ: solves and inverses, by matrix products where those are faster."""
+"""Solves and inverses with a Cholesky factor L of H = L Lᵀ, by matrix products where those are faster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from warmgp.operators.base import ranges
 
 
 def factor_or_raise(matrix: Tensor, what: str) -> Tensor:
-    """Returns the lower Cholesky factor in float64, or raises with the remedy where there is none."""
+    """Returns the lower Cholesky factor of a matrix in float64, or raises with the remedy where there is none."""
     factor, info = torch.linalg.cholesky_ex(matrix.double())
     if int(info) != 0:
         precise = "use dtype=float64, " if matrix.dtype == torch.float32 else ""
@@ -21,13 +21,13 @@ def factor_or_raise(matrix: Tensor, what: str) -> Tensor:
 
 
 def solve_with_factor(L: Tensor, B: Tensor) -> Tensor:
-    """H⁻¹B = L⁻ᵀL⁻¹B, by rows. Two substitutions are twice as fast as LAPACK's own pair on a CPU."""
+    """Returns H⁻¹B = L⁻ᵀL⁻¹B, stored by rows. Two substitutions are twice as fast as LAPACK's own pair on a CPU."""
     half = torch.linalg.solve_triangular(L, B, upper=False)
     return torch.linalg.solve_triangular(L.mT, half, upper=True).contiguous()
 
 
 def triangular_inverse(L: Tensor, block: int = 2048) -> Tensor:
-    """X = L⁻¹ of a lower triangular L, (n, n), by blocks: n³/3 operations, nearly all of them in matrix products."""
+    """Returns X = L⁻¹ of a lower triangular L, (n, n), by blocks: n³/3 operations, nearly all in matrix products."""
     parts = list(ranges(L.shape[0], block))
     X = torch.zeros_like(L)
     for j in reversed(parts):  # X_ij = −Σ_k X_ik L_kj X_jj over j < k ≤ i
@@ -42,10 +42,10 @@ def triangular_inverse(L: Tensor, block: int = 2048) -> Tensor:
 
 
 def inverse_from_factor(L: Tensor, block: int | None = None) -> Tensor:
-    """H⁻¹ = XᵀX with X = L⁻¹, (n, n), by blocks: 2n³/3 operations.
+    """Returns H⁻¹ = XᵀX with X = L⁻¹, (n, n), by blocks: 2n³/3 operations.
 
-    On a CPU LAPACK does this; on a GPU the library would solve for n right-hand sides, three times the work. ``block``
-    None: the library on a CPU and for few rows, else blocks of 2,048.
+    On a CPU LAPACK does this; on a GPU the library would solve for n right-hand sides, three times the work. With
+    ``block`` None the library does it on a CPU and for few rows, otherwise blocks of 2,048 rows do.
     """
     n = L.shape[0]
     if block is None:

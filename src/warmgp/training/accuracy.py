@@ -1,11 +1,11 @@
-"""How far a model's predictions may be from exact ones at the same θ, in units of the predictive standard deviation.
+"""The accuracy of a model: how far its predictions may be from exact ones at the same θ, in predictive std.
 
 A solution v̂ of H v = y that leaves the residual r = y − H v̂ moves the mean at a point * by w*ᵀr with w* = H⁻¹k*, and
 
     σ²|w*|² ≤ Var(f* | y)          (the noise that reaches a prediction is part of its variance)
 
 so that |w*ᵀr| is at most |r|/σ standard deviations, and of the order of rms(r)/σ of them where r does not conspire with
-w*. What rounding does to the product k*ᵀv̂ of a prediction comes on top. Both are measured on a few hundred training
+w*. What rounding does to the product k*ᵀv̂ of a prediction comes on top. Both are measured on up to ``ROWS`` training
 rows in float64, from the inputs before any rounding, whatever the solver said of itself.
 """
 
@@ -21,28 +21,28 @@ from warmgp.training.precision import some_rows
 from warmgp.training.problem import Problem
 
 MEAN, WORST, SAMPLES = 0.05, 0.3, 0.3
-"""What a model that has converged may have left: of the mean, so that it is within 0.1 standard deviations of exact at
-999 points of 1,000; of the mean at any single row; of the posterior functions, which adds at most 9% to a variance, 5%
-to a standard deviation."""
+"""Errors, in units of σ, that a model which has converged may have: of the mean, so that it is within 0.1 standard
+deviations of exact at 999 points of 1,000; of the mean at any single row; of the posterior functions, which adds at
+most 9% to a variance, 5% to a standard deviation."""
 
 ROWS = 1024
-"""Training rows that are looked at: once for a fit, so more than at every step."""
+"""The most training rows that are looked at: more than at every step, because it is done once a fit."""
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What a last solve and rounding have left, as root mean squares over training rows, in units of the noise σ.
+    """Holds the errors that the last solve and rounding have left, measured on training rows, in units of the noise σ.
 
     A predictive standard deviation is at least σ.
 
     Attributes
     ----------
     mean : float
-        Of the predictive mean.
+        Root mean square error of the predictive mean.
     worst : float
-        Of the predictive mean, not the root mean square but the largest: what is left may sit in a few rows.
+        Largest error of the predictive mean: errors may sit in a few rows.
     samples : float
-        Of the posterior functions, behind a standard deviation that is not exact.
+        Root mean square error of the posterior functions, behind a standard deviation that is not exact.
     """
 
     mean: float
@@ -56,7 +56,7 @@ class Accuracy:
 
 
 def accuracy(posterior: Posterior, problem: Problem, draw: PathwiseDraw) -> Accuracy:
-    """Judge a posterior by float64 rows of H at its θ. ``draw`` is what its functions were solved for."""
+    """Judges a posterior by float64 rows of H at its θ. ``draw`` holds the probes that it was solved for."""
     rows = some_rows(len(posterior.x), posterior.x.device, ROWS)
     sigma = float(posterior.theta.noise_scale)
     double = problem.operator.at(posterior.theta).in_float64(x=problem.x_exact)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Adam:
-    """First and second moments of the gradient after ``t`` steps, float64."""
+    """Holds the first and second moments of the gradient after ``t`` steps, in float64."""
 
     first: Tensor
     second: Tensor
@@ -18,10 +18,11 @@ class Adam:
 
     @classmethod
     def zeros(cls, size: int) -> Adam:
+        """Returns the moments before the first step, (size,) each."""
         return cls(torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.float64))
 
     def ascend(self, nu: Tensor, gradient: Tensor, learning_rate: float | Tensor) -> tuple[Tensor, Adam]:
-        """One step uphill with the usual β = (0.9, 0.999), ε = 1e-8."""
+        """Returns ν and the moments after one step uphill, with the usual β = (0.9, 0.999), ε = 10⁻⁸."""
         t = self.t + 1
         first = 0.9 * self.first + 0.1 * gradient
         second = 0.999 * self.second + 0.001 * gradient.square()

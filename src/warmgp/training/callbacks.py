@@ -11,7 +11,7 @@ from warmgp.training.state import StepRecord, TrainingState
 
 
 class EarlyStopping:
-    """Stop when a held-out metric has not improved for some steps. Needs ``fit(X, y, validation=(X_val, y_val))``.
+    """Stops when a held-out metric has not improved for some steps. Needs ``fit(X, y, validation=(X_val, y_val))``.
 
     Training ends where it is, not at the best step: the solutions at hand are the last ones.
 
@@ -39,8 +39,11 @@ class EarlyStopping:
         return self.has_stopped(state)
 
     def has_stopped(self, state: TrainingState) -> bool:
-        """Whether training was to end at or before this step: from the history alone, so that a resumed one ends
-        where it would have, and one that has ended does not go on."""
+        """Says whether training was to end at or before this step.
+
+        The history alone decides, so that a resumed training ends where it would have, and one that has ended does not
+        go on.
+        """
         sign = 1 if self.metric == "rmse" else -1
         best, since = math.inf, 0
         for metrics in (step.metrics for step in state.history):

@@ -1,4 +1,4 @@
-"""The last solve, at the final θ, and the posterior from it; or what is at hand where that cannot be had."""
+"""The last solve, at the final θ, and the posterior from it; or the posterior at hand where that solve fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from warmgp.training.state import TrainingOptions, TrainingState
 logger = logging.getLogger(__name__)
 
 LEAST_MORE = 50.0
-"""Epochs that a solver which does not refine cheaply is given to go on below the tolerance."""
+"""The least epochs that a solver which does not refine cheaply is given to go on below the tolerance."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
 
 
 def _pathwise(options: TrainingOptions) -> Pathwise:
-    """Returns the estimator whose probes become the posterior's functions: training's own, or one of their number."""
+    """Returns the estimator whose probes become the posterior's functions: training's own, or one with as many."""
     if isinstance(options.gradient, Pathwise):
         kind = "features" if options.gradient.prior == "exact" else options.gradient.prior
         return replace(options.gradient, prior=kind)
@@ -91,7 +91,7 @@ def _draw_and_start(
 
 
 def _claims_to_suffice(final: SolveResult, targets: Tensor, operator: KernelOperator) -> bool:
-    """Whether it is not for want of iterations that a solve is not exact enough: its own residuals would do."""
+    """Says whether a solve's own residuals are small enough: what is wrong then is rounding, not want of iterations."""
     size = targets.square().mean(0).sqrt().double() / float(operator.theta.noise_scale)
     probes = float(size[1:].mean()) if len(size) > 1 else 0.0
     return final.residual_mean * float(size[0]) <= MEAN and final.residual_probes * probes <= SAMPLES
@@ -105,12 +105,11 @@ def last_solve(
     generator: torch.Generator | None,
     state: Any = None,
 ) -> SolveResult:
-    """A solve to the rule and, where that costs little or ``options.refine`` asks for it, on until what is left is
-    small beside the noise.
+    """Solves to the rule, and goes on where :meth:`TrainingOptions.last_tol` is below its tolerance.
 
     Going on is a hope: ``converged`` is about the rule. A budget holds for both together. Without one the second part
     is limited in float32, where more iterations than a few are a sign that it cannot get there: "stagnated" then. A
-    solver that does not refine cheaply gets as many epochs again as the first part took.
+    solver that does not refine cheaply gets as many epochs again as the first part took, and at least ``LEAST_MORE``.
     """
     rule, tol = options.rule, options.last_tol(operator.theta, targets)
     cheap = options.solver.refines_within(operator.n)
@@ -135,7 +134,7 @@ def last_solve(
 def _better(
     operator: KernelOperator, targets: Tensor, first: SolveResult, second: SolveResult, otherwise: str
 ) -> SolveResult:
-    """The second solve, which went on from the first, or the first where that came to nothing; with what both cost.
+    """Returns the better of two solves, of which the second went on from the first, with what both cost.
 
     ``otherwise`` is the reason to stop where the second did not get where it should.
     """
@@ -160,7 +159,7 @@ def _better(
 
 
 def _solved_by_factor(operator: KernelOperator, targets: Tensor, rule: StoppingRule) -> SolveResult | None:
-    """Solves from zero, so that a factor is made whatever the start; None where H has no factor."""
+    """Solves from zero, so that a factor is made; returns None where H has none."""
     try:
         return Cholesky().solve(operator, targets, rule=rule)
     except torch.linalg.LinAlgError as error:

@@ -1,5 +1,4 @@
-"""Where training starts: ones, given values, a training on a random sample, or an average over exactly trained
-neighbourhoods for large data."""
+"""Starts on part of the data: a training on a random sample, or an average over exactly trained neighbourhoods."""
 
 from __future__ import annotations
 
@@ -34,10 +33,10 @@ def sample_start(
     promote: bool = True,
     dtype: torch.dtype | None = None,
 ) -> TrainingState:
-    """The state before the first step on all points, after a training from θ on a random sample of them.
+    """Returns the state before the first step on all points, after a training from θ on ``size`` random ones.
 
-    Its θ and Adam's moments go on; solutions and probes belong to the sample and do not. ``promote`` goes over to
-    float64 where float32 is not enough. ``dtype`` is what to train in, x's own by default.
+    Its θ and Adam's moments go on; solutions and probes belong to the sample and do not. With ``promote`` the training
+    goes over to float64 where float32 is not enough. ``dtype`` is what to train in, x's own by default.
     """
     dtype = dtype or x.dtype
     rows = torch.randperm(x.shape[0], generator=generator)[:size].to(x.device)
@@ -70,7 +69,7 @@ def subset_heuristic(
     noise_floor: float = 0.0,
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
-    """Average of the hyperparameters trained exactly on neighbourhoods of random points.
+    """Returns the average of the hyperparameters trained exactly on neighbourhoods of random points.
 
     For each of ``n_centroids`` training points drawn at random: take its ``neighbourhood_size`` nearest points (itself
     included) in Euclidean distance and maximise their exact marginal likelihood from ones. Training on all points is
@@ -87,7 +86,7 @@ def subset_heuristic(
     ard : bool
         One length scale per input, or one shared.
     neighbourhood_size : int
-        Cut to n. Cost grows with its cube.
+        Points of a neighbourhood, at most n. Cost grows with their cube.
     callbacks : sequence of Callback
         Called after every step of every neighbourhood.
     """

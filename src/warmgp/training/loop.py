@@ -34,7 +34,7 @@ from warmgp.training.step import initial_state, take_step
 logger = logging.getLogger(__name__)
 
 FAILURES = (FloatingPointError, torch.linalg.LinAlgError)
-"""What a step or a solve raises where numbers, not code, are the reason."""
+"""Errors that a step or a solve raises where numbers, not code, are the reason."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,12 @@ class TrainingResult:
 
     @property
     def theta(self) -> Hyperparameters:
+        """The posterior's θ."""
         return self.posterior.theta
 
     @property
     def history(self) -> tuple[StepRecord, ...]:
+        """The records of all steps."""
         return self.state.history
 
 
@@ -73,14 +75,14 @@ def train(
     Parameters
     ----------
     operator : KernelOperator
-        On the training inputs, at the initial θ.
+        H on the training inputs, at the initial θ.
     y : Tensor, (n,)
         Targets on the operator's device, in its dtype.
     options : TrainingOptions
     generator : torch.Generator
         On the CPU; every random number comes from it.
     state : TrainingState, optional
-        Go on from here instead of the operator's θ.
+        The state to go on from, instead of the operator's θ.
     callbacks : sequence of Callback
     validation : (x, y), optional
         Held-out points in the units of training; every record then has their RMSE and, where the probes are functions,

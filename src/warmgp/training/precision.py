@@ -1,4 +1,4 @@
-"""Whether float32 still tells the truth: the residual of some rows, computed in float64 from the original inputs.
+"""The watch over float32: residuals of some rows, computed in float64 from the original inputs.
 
 A float32 product rounds by about ε|H||v|, and v grows like 1/σ²: at low noise the residual that a solve reports, even
 one computed afresh from H in float32, may be far from the true one. Inputs are rounded, too, and points closer than
@@ -21,18 +21,22 @@ from warmgp.training.state import TrainingOptions, TrainingState
 
 ROWS = 256
 SLACK = 1.5
-"""By what the estimate may exceed what was reported: it is one of 256 rows, and residuals are not spread evenly."""
+"""Factor by which the estimate may exceed the report: it is from 256 rows, and residuals are not spread evenly."""
 
 
 def some_rows(n: int, device: torch.device, count: int = ROWS) -> Tensor:
-    """At most ``count`` of the row numbers 0 … n − 1, at random and always the same: an order of rows with a period,
-    such as stations in turn, must not show in them."""
+    """Returns at most ``count`` of the row numbers 0 … n − 1, in order, drawn at random but the same every time.
+
+    An order of rows with a period, such as stations in turn, must not show in them.
+    """
     return torch.randperm(n, generator=torch.Generator().manual_seed(0))[:count].sort().values.to(device)
 
 
 def spot_residuals(problem: Problem, targets: Tensor, solution: Tensor) -> tuple[float, float]:
-    """Returns relative residuals (mean system, average probe) estimated from ``ROWS`` rows of H in float64, from the
-    inputs before rounding where they are known."""
+    """Returns relative residuals (mean system, average probe), estimated from at most ``ROWS`` rows of H in float64.
+
+    The rows come from the inputs before rounding, where those are known.
+    """
     operator = problem.operator
     n, rows = operator.n, some_rows(operator.n, operator.device)
     double = operator.in_float64(x=problem.x_exact)
@@ -55,7 +59,7 @@ def doubts(problem: Problem, targets: Tensor, result: SolveResult, tol: float) -
 
 
 class PrecisionLostError(ArithmeticError):
-    """A solve in float32 whose residual float64 does not confirm. Carries how far it got, and what that cost."""
+    """Raised where a solve in float32 is not good enough. Carries how far it got, and the epochs that it cost."""
 
     def __init__(self, reason: str, solution: Tensor | None, draw: Any, epochs: float = 0.0) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""What is trained on: inputs as an operator, targets, what is held out, and the same in float64."""
+"""The problem that is trained on: inputs as an operator, targets, what is held out, and the same in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training is told, what it keeps between steps, and what it records."""
+"""The options of training, its state between two steps, and the records of its steps."""
 
 from __future__ import annotations
 
@@ -16,38 +16,40 @@ from warmgp.solvers import Solver, StoppingRule
 from warmgp.training.adam import Adam
 
 LAST_SHARE = 0.03
-"""Of the noise scale: the root mean square residual that the last solve aims for, where it can."""
+"""Share of the noise scale that the last solve's root mean square residual aims for, where it can."""
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How to train.
+    """Says how to train.
 
     Attributes
     ----------
     solver : Solver
     gradient : GradientEstimator
     rule : StoppingRule
-        For every solve, the final one included.
+        When a solve may stop, the final one included.
     n_steps, learning_rate
-        Of Adam.
+        Steps of Adam, and their size.
     warm_start : bool
+        Whether a solve starts from the last solution, with the same probes.
     noise_floor : float
-        σ is raised to it after a step; 0 for none.
+        The least σ, to which it is raised at the start and after a step; 0 for none.
     n_features : int
-        Of the posterior's prior functions where training has none of its own (standard, exact).
+        Features of the posterior's prior functions where training has none of its own (standard, exact).
     n_samples : int
         Posterior samples where training has no probes of its own (exact).
     relative_steps : bool
-        A step changes a hyperparameter above 1 by a share of itself, not by an amount, as if in log θ: the length
-        scales of inputs that do not matter get out of the way ten times sooner. The paper's steps are not relative.
+        Whether a step changes a hyperparameter above 1 by a share of itself, not by an amount, as if in log θ: the
+        length scales of inputs that do not matter get out of the way ten times sooner. The paper's steps are not
+        relative.
     settle : bool
-        Stop before ``n_steps`` once the likelihood is expected to rise no more; see :func:`settled`.
+        Whether to stop before ``n_steps`` once the likelihood is expected to rise no more; see :func:`settled`.
     exact_posterior : bool
-        Do the last solve by a Cholesky factor of H and take variances from it, whatever trained.
+        Whether the last solve is by a Cholesky factor of H, and variances come from it, whatever trained.
     refine : bool
-        Let any solver go on in the last solve, where there is no budget, until what is left is small beside the noise;
-        otherwise only one that gets there cheaply does. The paper's last solve is like every other.
+        Whether any solver goes on in the last solve, where there is no budget, until what is left is small beside the
+        noise; otherwise only one that gets there cheaply does. The paper's last solve is like every other.
     """
 
     solver: Solver
@@ -79,10 +81,11 @@ class TrainingOptions:
         return self.warm_start and not self.gradient.needs_factor
 
     def last_tol(self, theta: Hyperparameters, targets: Tensor) -> float:
-        """The tolerance that the last solve hopes for: what is left is then small beside the noise.
+        """Returns the tolerance that the last solve hopes for: what is left is then small beside the noise.
 
         A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
-        the targets is more than the posterior's standard deviation. Only where going on costs the solver little.
+        the targets is more than the posterior's standard deviation. The rule's own tolerance stays where going on costs
+        the solver much, unless ``refine`` asks for it and there is no budget.
         """
         if self.solver.refines_within(len(targets)) == 0 and not (self.refine and self.rule.max_epochs is None):
             return self.rule.tol
@@ -92,7 +95,7 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """One outer step. The hyperparameters are the θ at which its solve ran."""
+    """Records one outer step. The hyperparameters are the θ at which its solve ran."""
 
     step: int
     noise_scale: float
@@ -113,25 +116,25 @@ class StepRecord:
     metrics: dict[str, float] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
-        """``record["noise_scale"]`` reads like ``record.noise_scale``."""
+        """Returns a field by its name: ``record["noise_scale"]`` is ``record.noise_scale``."""
         return getattr(self, name)
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """All that the next step needs, and a resume with it.
+    """Holds all that the next step needs, and a resume with it.
 
     Attributes
     ----------
     step : int
         Whole steps done.
     nu : Tensor
-        Unconstrained parameters of the next solve.
+        Unconstrained parameters ν of the next solve.
     adam : Adam
     draw : Any
         What is random in the probes of the last solve.
     solution : Tensor or None
-        Of the last solve, at ``solution_theta``.
+        Solutions of the last solve, (n, 1 + s), at ``solution_theta``.
     solver_state : Any
     history : tuple of StepRecord
     elapsed : float
@@ -150,10 +153,11 @@ class TrainingState:
 
     @property
     def theta(self) -> Hyperparameters:
+        """The θ = softplus(ν) of the next solve."""
         return Hyperparameters.from_unconstrained(self.nu)
 
     def in_float64(self, options: TrainingOptions) -> TrainingState:
-        """Returns the state with solutions and probes in float64, and what the solver says its own is then worth."""
+        """Returns the state with solutions and probes in float64, and what the solver keeps of its own then."""
         return replace(
             self,
             solution=None if self.solution is None else self.solution.double(),
@@ -162,11 +166,11 @@ class TrainingState:
         )
 
     def noted(self, note: str) -> TrainingState:
-        """The state with a note in its last record, if there is one."""
+        """Returns the state with a note in its last record, if there is one."""
         return self._with_last(notes=(*self.history[-1].notes, note)) if self.history else self
 
     def charged(self, epochs: float, seconds: float) -> TrainingState:
-        """The state with the cost of a lost attempt in its last record."""
+        """Returns the state with the cost of a lost attempt, in epochs and seconds, added to its last record."""
         last = self.history[-1]
         dearer = self._with_last(
             epochs=last.epochs + epochs,
@@ -180,7 +184,7 @@ class TrainingState:
 
 
 Callback = Callable[[StepRecord, TrainingState], bool | None]
-"""Called after every whole step; returning True ends the training after it."""
+"""A function called after every whole step; where it returns True, the training ends after that step."""
 
 
 WINDOW = 10
@@ -188,10 +192,11 @@ LEAST_GAIN = 5e-5
 
 
 def settled(history: Sequence[StepRecord]) -> bool:
-    """Whether none of the last steps has mattered: on average ``LEAST_GAIN`` of log-likelihood per point, up or down.
+    """Says whether the last ``WINDOW`` steps have mattered little: by less than ``LEAST_GAIN`` on average, up or down.
 
-    What a step should gain is the gradient times the step. Unlike the steps themselves it does not wait for length
-    scales that may grow for ever because nothing depends on them. Steps that go to and fro do not count as settled.
+    What a step should gain, in log-likelihood per point, is the gradient times the step. Unlike the steps themselves it
+    does not wait for length scales that may grow for ever because nothing depends on them. Steps that go to and fro do
+    not count as settled.
     """
     last = [abs(record.gain) for record in history[-WINDOW:]]
     return len(last) == WINDOW and sum(last) < WINDOW * LEAST_GAIN

@@ -27,7 +27,7 @@ def initial_state(operator: KernelOperator, options: TrainingOptions) -> Trainin
 def take_step(
     problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator, *, note: str = ""
 ) -> TrainingState:
-    """Solves at θ, estimates the gradient and moves θ. Returns the next state.
+    """Solves at θ, estimates the gradient and moves θ; returns the next state.
 
     Raises :class:`PrecisionLostError` where the problem is watched and float32 is not enough. ``note`` goes into the
     record.
@@ -100,7 +100,7 @@ def _move(options: TrainingOptions, theta: Hyperparameters, state: TrainingState
 
 
 def _record(theta: Hyperparameters, result: SolveResult, *, step: int, seconds: float, note: str) -> StepRecord:
-    """Returns what a solve says of itself as the record of its step."""
+    """Returns the record of a step, from what its solve says of itself."""
     return StepRecord(
         step=step,
         noise_scale=float(theta.noise_scale),

@@ -18,7 +18,7 @@ def validation_metrics(
     """Returns the RMSE of the mean on held-out points, and the mean log-likelihood where the probes are functions."""
     y = y.double()
     if functions is None:
-        near = within_reach(x, operator.x, operator.theta)
+        near = within_reach(x, operator.x, operator.theta, operator.kernel)
         error = y - operator.cross_matmul(near, solution[:, :1])[:, 0].double()
         return {"rmse": float(error.square().mean().sqrt())}
     posterior = Posterior(operator.x, operator.kernel, operator.theta, solution, functions)

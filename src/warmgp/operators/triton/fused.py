@@ -133,17 +133,17 @@ class FusedOperator(ChunkedOperator):
     # -- operands --------------------------------------------------------------------------------------------------
     @property
     def _exact(self) -> bool:
-        """Of what the torch path does."""
+        """Returns whether the torch path, for blocks and single columns, takes differences, too."""
         return self._differenced > 0
 
     @cached_property
     def _order(self) -> Tensor:
-        """Inputs by their largest |z|, (d,): those whose differences matter most come first."""
+        """Orders inputs by their largest |z|, (d,): those whose differences matter most come first."""
         return self._z.abs().amax(0).argsort(descending=True, stable=True)
 
     @cached_property
     def _differenced(self) -> int:
-        """How many inputs are differenced: as few as keep the rounding of the others' product far below the noise.
+        """Counts the inputs that are differenced: as few as keep the rounding of the others' product below the noise.
 
         That rounding grows with the largest Σ z² of the inputs in the product. All of them where more than half have to
         be, or where the kernel is not smooth at zero. Powers of two: every number is a kernel to compile.
@@ -187,7 +187,7 @@ class FusedOperator(ChunkedOperator):
         subtract_from: Tensor | None = None,
         squares: Tensor | None = None,
     ) -> Tensor:
-        """K[rows, columns] V + noise · V[own], or that of H subtracted from something, and its ``squares`` by row.
+        """Returns K[rows, columns] V + noise · V[own], or ``subtract_from`` less that of H, and its ``squares``.
 
         Rows are of ``points`` (default: the training inputs), all of them or those at ``rows``. Columns are training
         inputs: those at ``columns``, or as many as V has rows, from ``first`` on.
@@ -224,7 +224,7 @@ class FusedOperator(ChunkedOperator):
         )  # fmt: skip
 
     def _product64(self, V: Tensor, mine: Points, rows: Tensor | None, gather: bool, start: Tensor) -> Tensor:
-        """K[rows, columns] V in float64."""
+        """Returns K[rows, columns] V in float64."""
         m, (b, c), V = mine.n if rows is None else rows.numel(), V.shape, V.contiguous()
         BM, BN = 64, 32
         row_tiles = triton.cdiv(m, BM)
@@ -247,7 +247,7 @@ class FusedOperator(ChunkedOperator):
 
 
 def good_tile(points: Points, S: int) -> Tile:
-    """A tile that was measured to be good on an H200."""
+    """Returns a tile that was measured to be good on an H200."""
     if not points.has_products:
         return Tile(64, 128, 4, 3) if S <= 64 else Tile(64, 64, 4, 2)
     if points.differenced and points.row_high.shape[1] <= 64:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def run_kernel(kernel: Any, grid: tuple[int, ...], data: Tensor, *arguments: Any, **options: Any) -> None:
-    """Start the kernel with ``data`` as its first argument, on the device of ``data`` and its current stream.
+    """Starts the kernel with ``data`` as its first argument, on the device of ``data`` and its current stream.
 
     A graph that is being recorded on that device records it. The change of device costs about a microsecond.
     """

@@ -19,7 +19,7 @@ ROUNDING = 2.0**-21
 
 @dataclass(frozen=True)
 class Points:
-    """One set of inputs as the kernels take it: for differences (d, padded), or halves of augmented rows (padded, D).
+    """Holds one set of inputs for the kernels: lines for differences (d, padded), halves of augmented rows (padded, D).
 
     The first ``differenced`` inputs are for differences and the others for products; where there are no others the
     halves are zeros of (PAD, 16). All inputs have their line.
@@ -35,7 +35,7 @@ class Points:
 
     @classmethod
     def prepare(cls, z: Tensor, differenced: int) -> Points:
-        """From inputs αz of (n, d); float64 ones are for differences, all of them."""
+        """Prepares inputs αz of (n, d); float64 ones are for differences, all of them."""
         n, d = z.shape
         padded = triton.cdiv(n, PAD) * PAD
         lines = torch.zeros(d, padded, device=z.device, dtype=z.dtype)
@@ -62,11 +62,11 @@ class Points:
 
     @property
     def distances(self) -> dict[str, int | bool]:
-        """The constants that say how a kernel makes distances."""
+        """Returns the constants that say how a kernel makes distances."""
         return {"PRODUCTS": self.has_products, "DIFFERENCED": self.differenced, "D": self.row_high.shape[1]}
 
 
 def _halves(values: Tensor) -> tuple[Tensor, Tensor]:
-    """hi and lo in float16 with hi + lo = values to 22 bits."""
+    """Returns hi and lo in float16 with hi + lo = values to 22 bits."""
     high = values.to(torch.float16)
     return high, (values - high.to(torch.float32)).to(torch.float16)

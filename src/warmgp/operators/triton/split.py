@@ -38,18 +38,18 @@ class Tile:
 
     @property
     def options(self) -> dict[str, int]:
-        """The launch options that say so."""
+        """Returns the launch options that say so."""
         return {"num_warps": self.warps} | ({"maxnreg": self.registers} if self.registers else {})
 
     @property
     def programs(self) -> int:
-        """How many share a multiprocessor, by their registers."""
+        """Returns how many share a multiprocessor, by their registers."""
         return max(1, REGISTERS // (32 * self.warps * (self.registers or 256)))
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A group of columns of V as the kernels take it."""
+    """Holds a group of columns of V as the kernels take it."""
 
     first: int  # of V's columns: the plain one if there is one, else the first tensor column
     used: int  # columns of V in this group
@@ -61,12 +61,12 @@ class Columns:
 
     @property
     def width(self) -> int:
-        """Numbers per row of a partial product."""
+        """Returns how many numbers a row of a partial product has."""
         return self.plain + self.size
 
 
 def largest_bits(V: Tensor) -> Tensor:
-    """max_i |V_ij| per column as the bits of a float32, (c,): what the scales are made from. V is contiguous."""
+    """Returns max_i |V_ij| per column of a contiguous V as the bits of a float32, (c,): scales are made from them."""
     n, c = V.shape
     bits = torch.zeros(c, dtype=torch.int32, device=V.device)
     rows = 64 * triton.cdiv(triton.cdiv(n, 64), 1024)
@@ -77,13 +77,13 @@ def largest_bits(V: Tensor) -> Tensor:
 
 
 def scales(bits: Tensor) -> Tensor:
-    """The power of two that a column with these bits is scaled by, float64: as the kernels do it."""
+    """Returns the power of two that a column with these bits is scaled by, float64: as the kernels do it."""
     exponent = ((bits >> 23) - 127).clamp(-116, 120)
     return torch.where(bits == 0, torch.ones_like(bits, dtype=torch.float64), torch.exp2(9.0 - exponent.double()))
 
 
 def groups_of(c: int) -> list[tuple[int, int, int, int]]:
-    """How c columns are grouped: (first, used, plain, size) as in :class:`Columns`."""
+    """Groups c columns: (first, used, plain, size) as in :class:`Columns`."""
     groups, first = [], 0
     while first < c:
         plain = int(first == 0 and c % 16 == 1)
@@ -94,7 +94,7 @@ def groups_of(c: int) -> list[tuple[int, int, int, int]]:
 
 
 def split(V: Tensor, bits: Tensor, padded: int, gain: Tensor | None = None) -> list[Columns]:
-    """V (n, c), contiguous, as groups of scaled columns with ``padded`` rows; ``gain`` (c,) multiplies them."""
+    """Splits a contiguous V (n, c) into groups of scaled columns with ``padded`` rows, times ``gain`` (c,)."""
     n, c = V.shape
     groups = []
     for first, used, plain, S in groups_of(c):
@@ -111,7 +111,7 @@ def split(V: Tensor, bits: Tensor, padded: int, gain: Tensor | None = None) -> l
 
 @dataclass(frozen=True)
 class Job:
-    """What a product kernel is to do for one group of columns."""
+    """Says what a product kernel is to do for one group of columns."""
 
     group: Columns
     tile: Tile
@@ -129,7 +129,7 @@ class Job:
 
     @property
     def options(self) -> dict[str, int | bool]:
-        """The constants that every product kernel takes."""
+        """Returns the constants that every product kernel takes."""
         tile, group = self.tile, self.group
         return {
             "S": group.size, "PLAIN": group.plain, "FINAL": self.final, "ADD": self.add, "NOISE": self.noise,
@@ -150,7 +150,7 @@ def multiply(
     add_to: Tensor | None = None,
     squares: Tensor | None = None,
 ) -> Tensor:
-    """factor · product / scale + noise · V[own], (m, c): every group of columns, parts added in a fixed order.
+    """Returns factor · product / scale + noise · V[own], (m, c): every group of columns, parts added in a fixed order.
 
     With ``add_to`` (m, c) the result is added to it in place, and ``own`` rows are those of the block of columns;
     ``squares`` (m,) then receives the sums of squares of the new rows.
@@ -186,7 +186,7 @@ def multiply(
 
 
 def splits_for(row_tiles: int, column_tiles: int, programs: int = 2) -> int:
-    """How many programs share the columns of one row tile, so that there is work for every multiprocessor.
+    """Returns how many programs share the columns of one row tile, so that there is work for every multiprocessor.
 
     At most 16, or as many as it takes for as many ``programs`` on each as its registers hold; and at most eight on each
     in all.

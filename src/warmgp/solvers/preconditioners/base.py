@@ -1,8 +1,8 @@
-"""What conjugate gradients ask of a preconditioner, and of the options that make one.
+"""The contracts of a preconditioner of conjugate gradients, of the options that make it, and of its checkpoint.
 
-Three small contracts. :class:`Preconditioning` is a way to make P ≈ H, a frozen dataclass of its options.
-:class:`Preconditioner` is P⁻¹ at one θ, which knows how it goes on to the next. :class:`Recipe` is what a checkpoint
-holds of it: enough to go on as if the preconditioner itself were still there.
+:class:`Preconditioning` is a way to make P ≈ H, a frozen dataclass of its options. :class:`Preconditioner` is P⁻¹ at
+one θ, which knows how it goes on to the next. :class:`Recipe` is what a checkpoint holds of it: enough to go on as if
+the preconditioner itself were still there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from warmgp.solvers.base import Packed
 
 
 class Recipe(ABC):
-    """What is left of a preconditioner in a checkpoint."""
+    """Holds what a checkpoint keeps of a preconditioner."""
 
     made_by: Preconditioning
 
@@ -34,29 +34,31 @@ class Recipe(ABC):
 
 
 class Preconditioner(ABC):
-    """P⁻¹ for one H, or for an H nearby."""
+    """Applies P⁻¹ ≈ H⁻¹, made for one H or for an H nearby."""
 
     made_by: Preconditioning
-    fast: ClassVar[bool] = False  # whether a solve takes a few iterations only with it
-    residual_may_rise: ClassVar[bool] = False  # a thousandfold, in a solve that is on its way
+    fast: ClassVar[bool] = False  # whether a solve with it takes only a few iterations
+    residual_may_rise: ClassVar[bool] = False  # whether it may do so a thousandfold in a solve that goes well
 
     @abstractmethod
     def apply(self, R: Tensor) -> Tensor:
         """Returns P⁻¹R, (n, c), in memory of its own."""
 
     def moved_to(self, operator: KernelOperator) -> Preconditioner | None:
-        """Returns the preconditioner for the operator's θ, from what of this one is still good there; None where that
-        is nothing, and it has to be made anew."""
+        """Returns the preconditioner for the operator's θ, made from what of this one is still good there.
+
+        Returns None where that is nothing: then it has to be made anew.
+        """
         return None
 
     @property
     def recipe(self) -> Recipe:
-        """What a checkpoint holds of it. A preconditioner that goes on from an earlier one has its own."""
+        """The recipe that a checkpoint holds. A preconditioner that goes on from an earlier one overrides it."""
         return MadeAnew(self.made_by)
 
 
 class Preconditioning(ABC):
-    """A way to precondition. Implementations are frozen dataclasses of their options."""
+    """A way to make a preconditioner. Implementations are frozen dataclasses of their options."""
 
     name: ClassVar[str]
 
@@ -71,8 +73,10 @@ class Preconditioning(ABC):
         return MadeAnew(self)
 
     def at(self, operator: KernelOperator, kept: Preconditioner | Recipe | None) -> Preconditioner:
-        """Returns the preconditioner for the operator's θ: from an earlier one of the same options while that is good,
-        else from nothing."""
+        """Returns the preconditioner for the operator's θ.
+
+        It goes on from ``kept`` where that has the same options and is still good, else it is built from nothing.
+        """
         moved = kept.moved_to(operator) if kept is not None and kept.made_by == self else None
         return moved or self.build(operator)
 

@@ -33,7 +33,7 @@ from warmgp.solvers.preconditioners.neighbours import Neighbours
 from warmgp.solvers.preconditioners.pivoted import LowRank, PivotedCholesky, Pivots
 
 MOST_GROUPS = 2**15
-"""Small matrices that are factored at once: libraries have limits of their own."""
+"""The most small matrices that are factored at once: libraries have limits of their own."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class NearNeighbours(Preconditioning):
     def going_on(
         self, operator: KernelOperator, near: Neighbours, low: PivotedCholesky | Pivots | None
     ) -> NeighbourFactor:
-        """Returns the factor at the operator's θ with these neighbours while they serve, else with others."""
+        """Returns the factor at the operator's θ: with these neighbours while they serve, else with new ones."""
         moved = self._low_at(operator, low)
         return NeighbourFactor(operator, self._near_at(operator, near), moved, self)
 
@@ -91,7 +91,7 @@ class NearNeighbours(Preconditioning):
 
 @dataclass(frozen=True)
 class NeighbourRecipe(Recipe):
-    """By which length scales neighbours were sought, and the pivots of the low rank beside them."""
+    """Holds the length scales by which neighbours were sought, and the pivots of the low rank beside them."""
 
     length_scales: Tensor
     low: Pivots | None
@@ -107,14 +107,14 @@ class NeighbourRecipe(Recipe):
 
 
 class NeighbourFactor(Preconditioner):
-    """P⁻¹ for one operator.
+    """Applies P⁻¹ = Sᵀ (I − Q Qᵀ) S of one operator.
 
     Parameters
     ----------
     operator : KernelOperator
     neighbours : Neighbours
     low : PivotedCholesky or None
-        Whose factor is L.
+        The low rank, whose factor is L.
     made_by : NearNeighbours
     """
 
@@ -152,15 +152,21 @@ class NeighbourFactor(Preconditioner):
 
 
 def _in_double(low: PivotedCholesky | None, operator: KernelOperator) -> Tensor | None:
-    """L in float64, (n, k): of a factor that was made in float32, again from its pivots. What L leaves of H has to be
-    known to a fraction of the noise. None where the pivots have become dependent."""
+    """Returns L in float64, (n, k); None without a low rank, or where its pivots have become dependent.
+
+    A factor that was made in float32 is made again from its pivots: what L leaves of H has to be known to a fraction
+    of the noise.
+    """
     if low is not None and operator.dtype != torch.float64 and low.pivots.age == 0:
         low = low.pivots.factor_at(operator)
     return None if low is None else low.unit_factor * operator.signal_variance**0.5
 
 
 def _factors(operator: KernelOperator, groups: Tensor, L: Tensor | None) -> tuple[_Sparse, Tensor | None]:
-    """S, and Qᵀ (k, n); without L where I − QQᵀ would be lost in rounding even in float64."""
+    """Returns S and Qᵀ, (k, n).
+
+    Leaves out L, with None for Qᵀ, where I − QQᵀ would be lost in rounding even in float64.
+    """
     S = _Sparse(groups, _sparse_factor(operator, groups, L))
     if L is None:
         return S, None
@@ -175,7 +181,7 @@ def _factors(operator: KernelOperator, groups: Tensor, L: Tensor | None) -> tupl
 
 
 def _sparse_factor(operator: KernelOperator, groups: Tensor, L: Tensor | None) -> Tensor:
-    """Entries of S at the places of ``groups``, (n, m + 1) in float64; the point's own comes last."""
+    """Returns the entries of S at the places of ``groups``, (n, m + 1), in float64; a point's own comes last."""
     n, size = groups.shape
     values = torch.zeros(n, size, dtype=torch.float64, device=groups.device)
     rank = 0 if L is None else L.shape[1]
@@ -201,7 +207,7 @@ def _sparse_factor(operator: KernelOperator, groups: Tensor, L: Tensor | None) -
 
 
 class _Sparse:
-    """A matrix with entries ``values`` (n, k) in the columns ``columns`` (n, k) of its rows."""
+    """A matrix, (n, n), with the entries ``values``, (n, k), in the columns ``columns``, (n, k), of its rows."""
 
     def __init__(self, columns: Tensor, values: Tensor) -> None:
         n, k = columns.shape
@@ -217,7 +223,7 @@ class _Sparse:
 
 
 class _Transposed:
-    """The transpose of such a matrix, by rows of its own: no sum waits for another."""
+    """The transpose of such a matrix, stored by its own rows: no sum waits for another."""
 
     def __init__(self, columns: Tensor, values: Tensor) -> None:
         n, k = columns.shape
@@ -234,6 +240,7 @@ def _csr(rows: Tensor, columns: Tensor, values: Tensor, n: int) -> Tensor:
     if values.numel() >= 2**31:
         raise ValueError(f"neighbours: {values.numel():,} of them in all are too many; take fewer")
     with warnings.catch_warnings():
-        for known in ("Sparse CSR tensor support", "Sparse invariant checks"):  # beta; and a hint to who builds one
+        # torch says that CSR is in beta, and how to switch on checks
+        for known in ("Sparse CSR tensor support", "Sparse invariant checks"):
             warnings.filterwarnings("ignore", message=known)
         return torch.sparse_csr_tensor(rows.int(), columns.int(), values, (n, n), check_invariants=False)

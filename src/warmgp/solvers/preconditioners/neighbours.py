@@ -1,4 +1,4 @@
-"""The nearest earlier points of every point, in a random order of all: what a sparse factor of H is built on."""
+"""The nearest earlier points of every point, in a random order of all points: a sparse factor of H is built on them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch import Tensor
 from warmgp.operators.base import KernelOperator, ranges
 
 MOVED = 0.2
-"""Share of the distances to neighbours that may pass from some inputs to others before they are sought anew."""
+"""Share of the squared distances that may pass from some inputs to others before neighbours are sought anew."""
 
 LOOKED_AT = 1000
-"""Points whose distances tell that."""
+"""The most points whose distances are compared for that."""
 
 AT_ONCE = {"cpu": 256, "cuda": 1024}
-"""Points whose neighbours are sought at once. A tile of distances then holds as many candidates as fit."""
+"""Points whose neighbours are sought at once. A tile of their distances holds as many candidates as fit."""
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Groups of points that are near each other.
+    """Holds a group of near points for every point.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Neighbours:
         For each point its m nearest earlier points and, last, the point itself, which also stands where there are
         fewer earlier ones.
     length_scales : Tensor
-        By which distances were measured.
+        The length scales by which distances were measured.
     """
 
     groups: Tensor
@@ -37,9 +37,10 @@ class Neighbours:
 
     @classmethod
     def seek(cls, operator: KernelOperator, m: int, length_scales: Tensor | None = None) -> Neighbours:
-        """By the operator's length scales, or others. All pairs of points are looked at, a tile at a time.
+        """Finds the m nearest earlier points of every point, by the operator's length scales or by others.
 
-        In float64: the squares of far points would drown the differences of near ones.
+        All pairs of points are looked at, a tile at a time. Distances are float64: the squares of far points would
+        drown the differences of near ones.
         """
         lengths = operator.theta.length_scales if length_scales is None else length_scales
         x, n = operator.x, operator.n
@@ -51,7 +52,7 @@ class Neighbours:
         return cls(groups, lengths)
 
     def still_serve(self, operator: KernelOperator) -> bool:
-        """Whether they are still neighbours by the operator's length scales.
+        """Says whether they are still neighbours by the operator's length scales.
 
         A common factor in all of them changes nothing; what counts is how the squared distances of a point to its
         neighbours divide among the inputs, on average over some points.
@@ -67,7 +68,7 @@ class Neighbours:
 
 
 def nearest_earlier(z: Tensor, m: int, tile_entries: int) -> Tensor:
-    """Numbers of the m nearest of the points before each point, (n, m); its own number where there are fewer."""
+    """Returns the numbers of the m nearest points before each point, (n, m); its own number where there are fewer."""
     n = z.shape[0]
     found = torch.empty(n, m, dtype=torch.int64, device=z.device)
     if m == 0:

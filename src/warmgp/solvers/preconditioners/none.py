@@ -1,4 +1,4 @@
-"""No preconditioner: P = I."""
+"""The preconditioner that does nothing: P = I."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning
 
 @dataclass(frozen=True)
 class Unpreconditioned(Preconditioning):
-    """Leaves the systems as they are."""
+    """Makes the identity, which leaves the systems as they are."""
 
     name = "none"
 
@@ -21,7 +21,7 @@ class Unpreconditioned(Preconditioning):
 
 
 class Identity(Preconditioner):
-    """P⁻¹ = I."""
+    """Applies P⁻¹ = I."""
 
     made_by = Unpreconditioned()
 

@@ -1,4 +1,4 @@
-"""Pivoted-Cholesky preconditioner P = L Lᵀ + σ²I ≈ H for conjugate gradients.
+"""The pivoted-Cholesky preconditioner P = L Lᵀ + σ²I ≈ H for conjugate gradients.
 
 L (n, k) is a partial Cholesky factor of K that always eliminates the largest remaining diagonal entry. By Woodbury
 
@@ -26,7 +26,7 @@ from warmgp.solvers.graphs import Recorded
 from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning, Recipe
 
 JITTER = 1e-10
-"""Added to K[p, p] per unit of signal: pivots of another θ may be nearly dependent."""
+"""Share of the signal variance added to the diagonal of K[p, p]: pivots of another θ may be nearly dependent."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class LowRank(Preconditioning):
     rank : int
         Columns of the factor.
     pivot_every : int
-        New pivots are sought at every so many changes of the length scales.
+        New pivots are sought at every ``pivot_every``-th change of the length scales.
     """
 
     rank: int = 100
@@ -66,7 +66,7 @@ def eliminate(operator: KernelOperator, rank: int, tolerance: float | None = Non
     """Returns a partial pivoted Cholesky factor of K without noise, (n, k) with k ≤ rank, and its pivots, (k,).
 
     It ends early when the largest remaining diagonal entry is below ``tolerance`` times the signal variance, by default
-    what is rounding in the operator's dtype: then L Lᵀ already is K. Nothing is transferred per column on a GPU.
+    the size of rounding in the operator's dtype: then L Lᵀ already is K. On a GPU nothing is transferred per column.
     """
     if tolerance is None:
         tolerance = max(1e-10, 10 * torch.finfo(operator.dtype).eps)
@@ -103,12 +103,12 @@ def eliminate(operator: KernelOperator, rank: int, tolerance: float | None = Non
 
 @dataclass(frozen=True)
 class Pivots(Recipe):
-    """Which rows a factor was built from: all that the next θ, or a resumed training, needs of it.
+    """Holds the rows that a factor was built from: all that the next θ, or a resumed training, needs of it.
 
     Attributes
     ----------
     index : Tensor, (k,)
-        There may be fewer than the rank that was asked for.
+        Numbers of the rows. There may be fewer than the rank that was asked for.
     made_by : LowRank
     age : int
         How many times they have been carried to other length scales.
@@ -119,7 +119,7 @@ class Pivots(Recipe):
     age: int = 0
 
     def moved_to(self, operator: KernelOperator) -> PivotedCholesky | None:
-        """Returns the factor from the same pivots at other length scales, while they are young enough."""
+        """Returns the factor from the same pivots at other length scales; None where they are too old for that."""
         return self.factor_at(operator) if self.age + 1 < self.made_by.pivot_every else None
 
     def factor_at(self, operator: KernelOperator) -> PivotedCholesky | None:
@@ -139,7 +139,7 @@ class Pivots(Recipe):
 
 
 class PivotedCholesky(Preconditioner):
-    """P⁻¹ of low rank plus noise for one operator."""
+    """Applies P⁻¹ = (I − WᵀW)/σ², the inverse of low rank plus noise, of one operator."""
 
     made_by: LowRank
 
@@ -153,7 +153,7 @@ class PivotedCholesky(Preconditioner):
         inner = operator.signal_variance * (self.unit_factor.T @ self.unit_factor)
         inner.diagonal().add_(operator.noise_variance)
         W = torch.linalg.solve_triangular(torch.linalg.cholesky(inner), self.unit_factor.T, upper=False)
-        largest = float(torch.linalg.matrix_norm(inner))  # of P's eigenvalues
+        largest = float(torch.linalg.matrix_norm(inner))  # P has no larger eigenvalue
         self._W = W.mul_(operator.signal_variance**0.5).to(_precision(operator, largest))  # (k, n)
 
     @property
@@ -177,7 +177,7 @@ class PivotedCholesky(Preconditioner):
 def _precision(operator: KernelOperator, largest: float) -> torch.dtype:
     """Returns float64 where (r − WᵀW r)/σ² cancels so much that a float32 P⁻¹ might not be positive definite.
 
-    Its rounding is ε/σ², and P⁻¹ is 1/``largest`` at least.
+    Otherwise the operator's dtype will do. The rounding is ε/σ², and no eigenvalue of P⁻¹ is below 1/``largest``.
     """
     safe = torch.finfo(operator.dtype).eps * largest <= 0.1 * operator.noise_variance
     return operator.dtype if safe else torch.float64

@@ -26,7 +26,7 @@ from warmgp.solvers.triangular import solve_with_factor, triangular_inverse
 
 @dataclass(frozen=True)
 class WholeFactor(Preconditioning):
-    """Makes a whole factor, kept while the data stay. Conjugate gradients say when another takes its place."""
+    """Makes a whole factor of H, kept while the data stay. Conjugate gradients say when another takes its place."""
 
     name = "whole factor"
 
@@ -46,11 +46,11 @@ class WholeFactor(Preconditioning):
 
 @dataclass(frozen=True)
 class StaleRecipe(Recipe):
-    """Which H was factored, and in which precision: the factor is made again to the same bits."""
+    """Holds the θ and the precision of a factor, by which it is made again to the same bits."""
 
     theta: Hyperparameters
     double: bool = False
-    half: bool = True  # the inverse in float16, on a GPU
+    half: bool = True  # whether the inverse is float16, on a GPU
 
     made_by = WholeFactor()
 
@@ -63,12 +63,12 @@ class StaleRecipe(Recipe):
 
 @dataclass(frozen=True, eq=False)
 class StaleFactor(Preconditioner):
-    """P⁻¹ of one whole H, of which there are two forms: by substitution, and by products.
+    """Applies P⁻¹ of one whole H. There are two forms: by substitution, and by products.
 
     Attributes
     ----------
     origin : Origin
-        Of the H that was factored.
+        The data and θ of the H that was factored.
     double : bool
         Whether H was factored in float64.
     """
@@ -81,10 +81,10 @@ class StaleFactor(Preconditioner):
 
     @staticmethod
     def build(operator: KernelOperator, *, double: bool = False, half: bool = True) -> StaleFactor | None:
-        """Factors H in float32, or in float64 where that fails; None where H is not positive definite.
+        """Factors H in float32, or in float64 where that fails; returns None where H is not positive definite.
 
-        ``double`` does not try float32, which has failed before. On a GPU the inverse of the factor is kept, in
-        float16, or where ``half`` is not wanted in the precision of the factor.
+        With ``double`` float32 is not tried: it has failed before. On a GPU the inverse of the factor is kept, in
+        float16 or, without ``half``, in the precision of the factor.
         """
         for dtype in (torch.float64,) if double else (torch.float32, torch.float64):
             H = operator.dense(dtype)
@@ -97,21 +97,24 @@ class StaleFactor(Preconditioner):
         return None
 
     def moved_to(self, operator: KernelOperator) -> StaleFactor | None:
-        """Returns itself, at any θ of the same data."""
+        """Returns itself at any θ of the same data; None for other data."""
         return self if self.origin.same_data(operator.origin) else None
 
     @property
     @abstractmethod
     def half(self) -> bool:
-        """Whether it is, or on a GPU would be, kept in float16."""
+        """Whether the inverse is, or on a GPU would be, kept in float16."""
 
     @property
     def recipe(self) -> StaleRecipe:
         return StaleRecipe(self.origin.theta, self.double, self.half)
 
     def successor(self, operator: KernelOperator) -> StaleFactor | None:
-        """Returns the factor that takes over when this one is of little help: of the operator's H, or where this one is
-        of that H already, in the next precision; None after the last, or where H is not positive definite."""
+        """Returns the factor that takes over when this one is of little help.
+
+        That is one of the operator's H or, where this one is of that H already, one in the next precision; None after
+        the last precision, and where H is not positive definite.
+        """
         if not self.origin.same(operator.origin):
             return self.build(operator, double=self.double)
         return self._more_precise(operator)
@@ -122,7 +125,7 @@ class StaleFactor(Preconditioner):
 
 @dataclass(frozen=True, eq=False)
 class Substitution(StaleFactor):
-    """P⁻¹ = L⁻ᵀL⁻¹ by two substitutions with the lower Cholesky factor L, (n, n): the form for a CPU."""
+    """Applies P⁻¹ = L⁻ᵀL⁻¹ by two substitutions with the lower Cholesky factor L, (n, n): the form for a CPU."""
 
     L: Tensor
 
@@ -143,7 +146,7 @@ class Substitution(StaleFactor):
 
 @dataclass(frozen=True, eq=False)
 class Products(StaleFactor):
-    """P⁻¹ = XᵀX/σ² by two products: the form for a GPU, where they are fast and substitution is not.
+    """Applies P⁻¹ = XᵀX/σ² by two products: the form for a GPU, where they are fast and substitution is not.
 
     Attributes
     ----------
@@ -175,5 +178,5 @@ class Products(StaleFactor):
 
 
 def _padded(n: int) -> int:
-    """Returns the next multiple of 8: tensor cores want rows of whole 16 bytes."""
+    """Returns n rounded up to a multiple of 8: tensor cores want rows of whole 16 bytes."""
     return -(-n // 8) * 8

@@ -1,7 +1,7 @@
-"""Symmetric matrices in half the memory: of tiles of T × T, those on and below the diagonal, one after the other.
+"""Symmetric matrices in half the memory: the tiles of T × T on and below the diagonal, one after the other.
 
-Tile (I, J), I ≥ J, is number I(I + 1)/2 + J, whole and row by row, so that a kernel reads it at a stretch. Rows are
-filled up with zeros to whole tiles.
+Tile (I, J), I ≥ J, is number I(I + 1)/2 + J, whole and row by row, so that a kernel reads it at a stretch. Rows and
+columns are filled up with zeros to whole tiles.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ T = 32
 
 
 def packed_size(b: int) -> int:
-    """Numbers that a b × b matrix takes."""
+    """Returns how many numbers a packed b × b matrix takes."""
     tiles = -(-b // T)
     return tiles * (tiles + 1) // 2 * T**2
 
 
 def pack(matrices: Tensor) -> Tensor:
-    """Symmetric (k, b, b) as (k, packed size)."""
+    """Packs symmetric matrices, (k, b, b), into (k, packed size) numbers."""
     k, b, _ = matrices.shape
     tiles = -(-b // T)
     padded = torch.nn.functional.pad(matrices, (0, tiles * T - b) * 2) if b % T else matrices
@@ -34,7 +34,7 @@ def pack(matrices: Tensor) -> Tensor:
 
 
 def unpack(packed: Tensor, b: int) -> Tensor:
-    """One matrix (b, b) from its packed numbers."""
+    """Returns one whole matrix, (b, b), from its packed numbers."""
     tiles = -(-b // T)
     i = torch.arange(tiles, device=packed.device)
     low, high = torch.minimum(i[:, None], i), torch.maximum(i[:, None], i)

@@ -11,12 +11,12 @@ from warmgp.operators.triton.launch import run_kernel
 from warmgp.solvers.triton.packed import T
 
 MOST_BLOCKS = 2**14
-"""That one program looks through for the worst."""
+"""The most blocks among which one program looks for the worst."""
 
 
 @triton.jit
 def pick(SUMS, WORST, FIRST, DONE, blocks, b, n, B: tl.constexpr):
-    """WORST = the block with the largest sum, FIRST = its first row, DONE += its rows."""
+    """Writes WORST = the block with the largest sum, FIRST = its first row, and DONE += its rows."""
     number = tl.arange(0, B)
     worst = tl.argmax(tl.load(SUMS + number, mask=number < blocks, other=-1.0), 0)
     tl.store(WORST, worst.to(tl.int64))
@@ -28,7 +28,7 @@ def pick(SUMS, WORST, FIRST, DONE, blocks, b, n, B: tl.constexpr):
 def project(
     PACKED, WORST, R, V, STEP, size, b, c, tiles, T: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
-    """STEP = A R[block], (b, c), and V[block] += STEP, for the block in WORST and its packed inverse A."""
+    """Writes STEP = A R[block], (b, c), and V[block] += STEP, for the block in WORST and its packed inverse A."""
     mine = tl.program_id(0)
     local = tl.arange(0, T)
     columns = tl.program_id(1) * BC + tl.arange(0, BC)
@@ -52,20 +52,26 @@ def project(
 
 @triton.jit
 def add_product(total, a, R, own, inner, columns, b, c):
-    """total + a R[own + inner, columns]."""
+    """Returns total + a R[own + inner, columns]."""
     at = (own + inner)[:, None] * c + columns[None, :]
     r = tl.load(R + at, mask=(inner < b)[:, None] & (columns < c)[None, :], other=0.0)
     return tl.dot(a, r.to(a.dtype), total, input_precision="ieee", out_dtype=a.dtype)
 
 
 def pick_block(sums: Tensor, worst: Tensor, first: Tensor, done: Tensor, b: int, n: int) -> None:
-    """The number of the worst block by ``sums`` (blocks,) into ``worst``, its first row into ``first``, (1,) each."""
+    """Writes the number of the worst block by ``sums``, (blocks,), into ``worst`` and its first row into ``first``.
+
+    Adds its number of rows to ``done``. These three are (1,) each.
+    """
     blocks = sums.numel()
     run_kernel(pick, (1,), sums, worst, first, done, blocks, b, n, B=triton.next_power_of_2(blocks))
 
 
 def project_block(packed: Tensor, worst: Tensor, r: Tensor, v: Tensor, b: int) -> Tensor:
-    """A r[block], added to v[block]: the step (b, c). ``packed`` (blocks, packed size); r and v have whole blocks."""
+    """Adds the step A r[block], (b, c), to v[block], and returns it.
+
+    ``packed`` is (blocks, packed size); r and v have whole blocks.
+    """
     c, tiles, BC = r.shape[1], triton.cdiv(b, T), 16
     step = torch.empty(b, c, dtype=r.dtype, device=r.device)
     run_kernel(
