@@ -81,9 +81,9 @@ class Solver(ABC):
             f"holds it: give {type(self).__name__} the methods pack and unpack, or fit without checkpoint"
         )
 
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> Any:
-        """Returns the state of a checkpoint for n points; raises ValueError for what cannot be one. Tensors are on the
-        CPU."""
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]) -> Any:
+        """Returns the state of a checkpoint for inputs of that shape, (n, d); raises ValueError for what cannot be one.
+        Tensors are on the CPU."""
         for name in (*tensors, *content):
             raise SchemaError(f"has {name!r} of a solver's state, which {self.name!r} does not know")
         return None

@@ -179,7 +179,9 @@ class ConjugateGradients(Solver):
         tensors, content = ({}, {}) if recipe is None else recipe.pack()
         return tensors, {**content, "spent": state.spent}
 
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> CGState | None:
+    def unpack(
+        self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]
+    ) -> CGState | None:
         if not tensors and not content:
             return None
         others = dict(content)
@@ -187,13 +189,13 @@ class ConjugateGradients(Solver):
         whole()(spent, "spent")
         if "factor_theta" in tensors or "factor" in others:
             expect(self.factor_after is not None, "factor_theta", "missing without factor_after", "there")
-            return CGState(WholeFactor().unpack(tensors, others, n), spent)
+            return CGState(WholeFactor().unpack(tensors, others, shape), spent)
         if not tensors and not others:
             return CGState(None, spent)
         way = self.preconditioning
         if isinstance(way, NearNeighbours) and "neighbour_lengths" not in tensors and way.low is not None:
             way = way.low
-        return CGState(way.unpack(tensors, others, n), spent)
+        return CGState(way.unpack(tensors, others, shape), spent)
 
     # -- its options -------------------------------------------------------------------------------------------------
     @property

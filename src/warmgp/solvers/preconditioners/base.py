@@ -63,8 +63,9 @@ class Preconditioning(ABC):
         """Makes the preconditioner of an operator from nothing."""
 
     @abstractmethod
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> Recipe:
-        """Returns the recipe of a checkpoint for n points; raises ValueError for what cannot be one."""
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]) -> Recipe:
+        """Returns the recipe of a checkpoint for inputs of that shape, (n, d); raises ValueError for what cannot be
+        one."""
 
     def at(self, operator: KernelOperator, kept: Preconditioner | Recipe | None) -> Preconditioner:
         """Returns the preconditioner for the operator's θ: from an earlier one of the same options while that is good,

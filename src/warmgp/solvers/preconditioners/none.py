@@ -23,7 +23,7 @@ class Unpreconditioned(Preconditioning):
     def build(self, operator: KernelOperator) -> Preconditioner:
         return Identity()
 
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> Recipe:
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]) -> Recipe:
         for name in (*tensors, *content):
             raise SchemaError(f"has {name!r} of a preconditioner, and there is none")
         return Identity()
