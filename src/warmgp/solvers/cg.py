@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,6 +36,9 @@ REFINED_WITHIN = 50.0
 
 FREE = 3
 """Iterations of a solve that no new factor would save."""
+
+OWN_NAMES = {"spent", "factor", "factor_theta"}
+"""Names in a checkpoint that no preconditioner but a whole factor has."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,14 @@ class ConjugateGradients(Solver):
             return {}, {}
         kept = state.preconditioner
         recipe = kept.recipe if isinstance(kept, Preconditioner) else kept
-        tensors, content = ({}, {}) if recipe is None else recipe.pack()
+        if recipe is None:
+            return {}, {"spent": state.spent}
+        tensors, content = recipe.pack()
+        for name in sorted(OWN_NAMES & {*tensors, *content}) if recipe.made_by != WholeFactor() else ():
+            raise ValueError(
+                f"preconditioner {recipe.made_by.name!r} packs {name!r}, a name that ConjugateGradients needs itself: "
+                "choose another name"
+            )
         return tensors, {**content, "spent": state.spent}
 
     def unpack(
@@ -203,8 +213,9 @@ class ConjugateGradients(Solver):
         return self.name if self.preconditioner is None else f"{self.name} with {self.preconditioner.name}"
 
     def options(self) -> dict[str, Any]:
-        values = Solver.options(self if self.preconditioner is None else replace(self, preconditioner=None))
-        del values["preconditioner"]  # which is code
+        values = super().options()
+        if self.preconditioner is None:
+            del values["preconditioner"]
         return values
 
 
