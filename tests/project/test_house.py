@@ -34,6 +34,24 @@ ROOMS = (
 SHORT_NAMES = ("callbacks", "datasets", "demo", "features", "planner")
 """Modules that only give a documented name to something of a room; nothing inside imports them."""
 
+STATES = (
+    "BlockFactors",
+    "CGState",
+    "CholeskyState",
+    "NeighbourFactor",
+    "NeighbourRecipe",
+    "PivotedCholesky",
+    "Pivots",
+    "Preconditioner",
+    "Products",
+    "Recipe",
+    "SGDState",
+    "StaleFactor",
+    "StaleRecipe",
+    "Substitution",
+)
+"""States of solvers and what is in them: nobody but the solvers' room looks at what they are."""
+
 OUTSIDE = ("warmgp", "warmgp.__main__")
 """The front door, which shows what is inside."""
 
@@ -108,6 +126,27 @@ def circles(root: Path) -> list[str]:
     return found
 
 
+def looks_at_states(root: Path) -> list[str]:
+    """Questions, outside of the solvers' room, whether something is a state of a solver or a preconditioner."""
+    found = []
+    for name, tree in modules(root).items():
+        if room_of(name) == "solvers":
+            continue
+        froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        really = {alias.asname: alias.name for node in froms for alias in node.names if alias.asname}
+        for node in ast.walk(tree):
+            asked: list[ast.expr] = []
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+                asked = node.args[1:]
+            elif isinstance(node, ast.MatchClass):
+                asked = [node.cls]
+            parts = [part for one in asked for part in ast.walk(one)]
+            names = [part.id for part in parts if isinstance(part, ast.Name)]
+            names += [part.attr for part in parts if isinstance(part, ast.Attribute)]
+            found += [f"{name} asks for {one}" for one in (really.get(n, n) for n in names) if one in STATES]
+    return found
+
+
 def test_no_room_imports_from_one_above_it() -> None:
     assert upward(SOURCE) == []
 
@@ -136,6 +175,37 @@ def test_an_upward_import_is_seen(file: str, line: str, tmp_path: Path) -> None:
     (root / file).write_text(line + "\n")
     found = upward(root)
     assert len(found) == 1 and found[0].startswith(f"warmgp.{file.split('/')[0]}.bad imports warmgp.")
+
+
+def test_nobody_but_the_solvers_looks_at_their_states() -> None:
+    assert looks_at_states(SOURCE) == []
+
+
+def test_those_states_are_there() -> None:
+    """A class that gets another name gets it in ``STATES``, too, or nothing would be found any more."""
+    trees = modules(SOURCE / "solvers").values()
+    classes = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    assert set(STATES) <= classes
+
+
+@pytest.mark.parametrize(
+    ("file", "lines", "seen"),
+    [
+        ("files/bad.py", "isinstance(state, CGState)", ["CGState"]),
+        ("training/bad.py", "isinstance(state, int | SGDState)", ["SGDState"]),
+        ("training/bad.py", "isinstance(state, (int, cg.CGState, Pivots))", ["Pivots", "CGState"]),
+        ("estimator/bad.py", "from a import Pivots as P\nisinstance(state, P)", ["Pivots"]),
+        ("planning/bad.py", "match state:\n    case BlockFactors(block_size=b):\n        b", ["BlockFactors"]),
+        ("solvers/good.py", "isinstance(state, CGState)", []),
+        ("files/good.py", "isinstance(solver, ConjugateGradients)\nCGState(None)\nstate is CGState", []),
+    ],
+)
+def test_a_look_at_a_state_is_seen(file: str, lines: str, seen: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "warmgp" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(lines + "\n")
+    module = file.removesuffix(".py").replace("/", ".")
+    assert looks_at_states(tmp_path / "warmgp") == [f"warmgp.{module} asks for {name}" for name in seen]
 
 
 def test_a_circle_is_seen(tmp_path: Path) -> None:

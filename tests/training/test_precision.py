@@ -12,18 +12,21 @@ import torch
 from gp_truth import toy
 from warmgp import (
     RBF,
+    AlternatingProjections,
     ConjugateGradients,
     DenseOperator,
     GPRegressor,
     Hyperparameters,
     Pathwise,
+    Solver,
     Standard,
+    StochasticGradientDescent,
     StoppingRule,
     TrainingOptions,
     train,
 )
 from warmgp.kernels import get_kernel
-from warmgp.training import Problem
+from warmgp.training import Problem, TrainingState
 from warmgp.training.precision import ROWS, doubts, spot_residuals
 
 KERNEL = get_kernel("matern32")
@@ -105,6 +108,30 @@ def test_training_goes_over_to_float64_and_on_to_its_answer(gradient: Pathwise |
     H = double().operator.at(result.theta).H
     v = result.posterior.solution[:, 0]
     assert float((y - H @ v).norm() / y.norm()) <= 0.0105  # the true residual of what was reported
+
+
+@pytest.mark.parametrize(
+    ("solver", "kept"),
+    [
+        (AlternatingProjections(20), True),
+        (StochasticGradientDescent(20), True),
+        (ConjugateGradients(10, pivot_every=9), False),
+    ],
+)
+def test_a_state_goes_over_as_its_parts_say(solver: Solver, kept: bool) -> None:
+    """Solutions and probes in float64; a block size and a rate as they are; no preconditioner of rounded inputs."""
+    states: list[TrainingState] = []
+    options = TrainingOptions(solver, Pathwise(4, 100), n_steps=1, n_features=100)
+    operator, y = problem(80, 0.3, torch.float32)
+    generator = torch.Generator().manual_seed(0)
+    train(operator, y, options, generator=generator, callbacks=[lambda record, state: states.append(state)])
+    [state] = states
+    moved = state.in_float64(options)
+    assert state.solution.dtype == torch.float32 and state.solver_state is not None
+    assert moved.solution.dtype == torch.float64 and torch.equal(moved.solution, state.solution.double())
+    assert moved.draw.noise.dtype == torch.float64 and moved.draw.prior.frequencies.dtype == torch.float64
+    assert moved.solver_state == (state.solver_state if kept else None)
+    assert moved.nu is state.nu and moved.history is state.history
 
 
 def test_without_a_way_out_float32_stays_float32() -> None:

@@ -115,7 +115,7 @@ def read_checkpoint(
         solver_tensors = {name: tensors.pop(name) for name in list(tensors) if name.startswith(f"{SOLVER}.")}
         _check(tensors, content, saved, plan, shape)
         packed = {name.removeprefix(f"{SOLVER}."): tensor for name, tensor in solver_tensors.items()}
-        solver_state = saved.solver.unpack(packed, content[SOLVER], shape[0])
+        solver_state = saved.solver.unpack(packed, content[SOLVER], shape)
         return _state(tensors, content, saved, solver_state), tensors["generator"], saved
     except FileError:
         raise

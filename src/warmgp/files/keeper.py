@@ -83,6 +83,7 @@ class CheckpointKeeper:
     def __call__(self, record: StepRecord, state: TrainingState) -> None:
         if self._latest is not None and self._latest[0].solution is None and self._plan is not None:
             self._plan.solver.pack(state.solver_state)  # or raise now, not when it is time to write
+            self._plan.gradient.pack(state.draw)
         self._latest = state, self.generator.get_state()
         if state.step % self.every == 0:
             self.flush()

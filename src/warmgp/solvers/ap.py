@@ -110,8 +110,8 @@ class AlternatingProjections(Solver):
     def pack(self, state: int | None) -> Packed:
         return {}, {} if state is None else {"block_size": state}
 
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> int | None:
-        super().unpack(tensors, {}, n)
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]) -> int | None:
+        super().unpack(tensors, {}, shape)
         record({}, {"block_size": whole(1)})(content, "")
         return content.get("block_size")
 

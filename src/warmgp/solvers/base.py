@@ -84,8 +84,8 @@ class Solver(ABC):
             f"holds it: give {type(self).__name__} the methods pack and unpack, or fit without checkpoint"
         )
 
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> Any:
-        """Returns the state of a checkpoint for n points; raises ValueError for what cannot be one.
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]) -> Any:
+        """Returns the state of a checkpoint for inputs of that shape, (n, d); raises ValueError for what cannot be one.
 
         The tensors are on the CPU.
         """

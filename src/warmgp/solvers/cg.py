@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,6 +36,9 @@ REFINED_WITHIN = 50.0
 
 FREE = 3
 """Iterations of a solve that no new factor would save."""
+
+OWN_NAMES = {"spent", "factor", "factor_theta"}
+"""Names in a checkpoint that no preconditioner but a whole factor has."""
 
 
 @dataclass(frozen=True)
@@ -181,10 +184,19 @@ class ConjugateGradients(Solver):
             return {}, {}
         kept = state.preconditioner
         recipe = kept.recipe if isinstance(kept, Preconditioner) else kept
-        tensors, content = ({}, {}) if recipe is None else recipe.pack()
+        if recipe is None:
+            return {}, {"spent": state.spent}
+        tensors, content = recipe.pack()
+        for name in sorted(OWN_NAMES & {*tensors, *content}) if recipe.made_by != WholeFactor() else ():
+            raise ValueError(
+                f"preconditioner {recipe.made_by.name!r} packs {name!r}, a name that ConjugateGradients needs itself: "
+                "choose another name"
+            )
         return tensors, {**content, "spent": state.spent}
 
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> CGState | None:
+    def unpack(
+        self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]
+    ) -> CGState | None:
         if not tensors and not content:
             return None
         others = dict(content)
@@ -192,13 +204,13 @@ class ConjugateGradients(Solver):
         whole()(spent, "spent")
         if "factor_theta" in tensors or "factor" in others:
             expect(self.factor_after is not None, "factor_theta", "missing without factor_after", "there")
-            return CGState(WholeFactor().unpack(tensors, others, n), spent)
+            return CGState(WholeFactor().unpack(tensors, others, shape), spent)
         if not tensors and not others:
             return CGState(None, spent)
         way = self.preconditioning
         if isinstance(way, NearNeighbours) and "neighbour_lengths" not in tensors and way.low is not None:
             way = way.low
-        return CGState(way.unpack(tensors, others, n), spent)
+        return CGState(way.unpack(tensors, others, shape), spent)
 
     # -- its options -------------------------------------------------------------------------------------------------
     @property
@@ -206,8 +218,9 @@ class ConjugateGradients(Solver):
         return self.name if self.preconditioner is None else f"{self.name} with {self.preconditioner.name}"
 
     def options(self) -> dict[str, Any]:
-        values = Solver.options(self if self.preconditioner is None else replace(self, preconditioner=None))
-        del values["preconditioner"]  # it is code, which JSON does not hold
+        values = super().options()
+        if self.preconditioner is None:
+            del values["preconditioner"]
         return values
 
 

@@ -150,8 +150,10 @@ class StochasticGradientDescent(Solver):
     def pack(self, state: SGDState | None) -> Packed:
         return {}, {} if state is None else {"learning_rate": state.learning_rate}
 
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> SGDState | None:
-        super().unpack(tensors, {}, n)
+    def unpack(
+        self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]
+    ) -> SGDState | None:
+        super().unpack(tensors, {}, shape)
         record({}, {"learning_rate": number(5e-324)})(content, "")
         return SGDState(content["learning_rate"]) if content else None
 

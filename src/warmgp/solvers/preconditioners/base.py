@@ -66,8 +66,8 @@ class Preconditioning(ABC):
     def build(self, operator: KernelOperator) -> Preconditioner:
         """Makes the preconditioner of an operator from nothing."""
 
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> Recipe:
-        """Returns the recipe of a checkpoint for n points; raises ValueError for what cannot be one."""
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]) -> Recipe:
+        """Returns the recipe of a checkpoint for inputs of that shape, (n, d); raises ValueError for what cannot be one."""
         for name in (*tensors, *content):
             raise SchemaError(f"has {name!r} of a preconditioner, which {self.name!r} does not know")
         return MadeAnew(self)

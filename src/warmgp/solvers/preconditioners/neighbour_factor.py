@@ -67,15 +67,18 @@ class NearNeighbours(Preconditioning):
         moved = self._low_at(operator, low)
         return NeighbourFactor(operator, self._near_at(operator, near), moved, self)
 
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> NeighbourRecipe:
+    def unpack(
+        self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]
+    ) -> NeighbourRecipe:
         rule = {"neighbour_lengths": TensorRule(("l",), DOUBLE, positive=True)}
-        check_tensors({name: tensors[name] for name in rule if name in tensors}, rule)
+        lengths = check_tensors({name: tensors[name] for name in rule if name in tensors}, rule)["l"]
+        expect(lengths in (1, shape[1]), "neighbour_lengths", f"{shape[1]} numbers or one", lengths)
         others = {name: tensor for name, tensor in tensors.items() if name not in rule}
         low = None
         if others or content:
             expect(self.low is not None, "pivots", "missing without a low rank", "there")
             assert self.low is not None
-            low = self.low.unpack(others, content, n)
+            low = self.low.unpack(others, content, shape)
         return NeighbourRecipe(tensors["neighbour_lengths"], low, self)
 
     def _low_at(self, operator: KernelOperator, low: PivotedCholesky | Pivots | None) -> PivotedCholesky | None:

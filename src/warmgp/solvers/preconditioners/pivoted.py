@@ -54,10 +54,10 @@ class LowRank(Preconditioning):
         L, pivots = eliminate(operator, self.rank)
         return PivotedCholesky(L / operator.signal_variance**0.5, operator, Pivots(pivots, self))
 
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> Pivots:
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]) -> Pivots:
         record({"pivots": list_of(whole(), 2)})(content, "")
         check_tensors(tensors, {"pivots": TensorRule(("k",), (torch.int64,))})
-        index, (rank, age) = tensors["pivots"], content["pivots"]
+        index, (rank, age), n = tensors["pivots"], content["pivots"], shape[0]
         expect(bool(((index >= 0) & (index < n)).all()), "pivots", f"numbers of the {n} rows", "others")
         return Pivots(index, LowRank(rank, self.pivot_every), age)
 

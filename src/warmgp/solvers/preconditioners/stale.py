@@ -18,7 +18,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator, Origin
-from warmgp.schema import DOUBLE, TensorRule, check_tensors, list_of, record, truth
+from warmgp.schema import DOUBLE, TensorRule, check_tensors, expect, list_of, record, truth
 from warmgp.solvers.base import Packed
 from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning, Recipe
 from warmgp.solvers.triangular import solve_with_factor, triangular_inverse
@@ -38,9 +38,10 @@ class WholeFactor(Preconditioning):
             )
         return made
 
-    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], n: int) -> StaleRecipe:
+    def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]) -> StaleRecipe:
         record({}, {"factor": list_of(truth, 2)})(content, "")
-        check_tensors(tensors, {"factor_theta": TensorRule(("t",), DOUBLE, positive=True)})
+        lengths = check_tensors(tensors, {"factor_theta": TensorRule(("t",), DOUBLE, positive=True)})["t"] - 2
+        expect(lengths in (1, shape[1]), "factor_theta", f"{2 + shape[1]} or 3 numbers", 2 + lengths)
         return StaleRecipe(Hyperparameters.from_vector(tensors["factor_theta"]), *content.get("factor", ()))
 
 
