@@ -67,7 +67,7 @@ class Preconditioning(ABC):
         """Makes the preconditioner of an operator from nothing."""
 
     def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]) -> Recipe:
-        """Returns the recipe of a checkpoint for inputs of that shape, (n, d); raises ValueError for what cannot be one."""
+        """Returns the recipe of a checkpoint for inputs of shape (n, d); raises ValueError for what cannot be one."""
         for name in (*tensors, *content):
             raise SchemaError(f"has {name!r} of a preconditioner, which {self.name!r} does not know")
         return MadeAnew(self)
