@@ -27,7 +27,7 @@ from warmgp.kernels import Matern32
 from warmgp.operators import ChunkedOperator, DenseOperator
 from warmgp.solvers import Cholesky, ConjugateGradients, Solver
 from warmgp.training import Problem, StepRecord, TrainingOptions, TrainingState, train_only
-from warmgp.training.finish import finish
+from warmgp.training.last_solve import finish
 
 
 def iterations(solver: Solver, folder: str | None, n: int, steps: int) -> dict[str, Any]:

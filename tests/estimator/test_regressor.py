@@ -110,7 +110,7 @@ def test_without_a_factor_variances_come_from_samples(monkeypatch: pytest.Monkey
     model = GPRegressor(n_steps=3, n_probes=8, random_state=0, device="cpu")
     plan = make_plan(120, 2, n_steps=3, solver=ConjugateGradients(), gradient=Pathwise(8, 200), device="cpu")
     monkeypatch.setattr("warmgp.estimator.prepare.plan_for", lambda _: replace(plan, exact_posterior=True))
-    monkeypatch.setattr("warmgp.training.finish.Cholesky.solve", fails)
+    monkeypatch.setattr("warmgp.training.last_solve.Cholesky.solve", fails)
     model.fit(X, y)
     assert model.converged_ and not model.posterior_.exact
     assert model.plan_.exact_posterior and not model.report_.exact_variances  # what was planned, and what came of it

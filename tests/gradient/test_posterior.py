@@ -10,7 +10,7 @@ from gp_truth import toy
 from warmgp import Cholesky, DenseOperator, Exact, Hyperparameters, Pathwise, Posterior, StoppingRule, TrainingOptions
 from warmgp.kernels import get_kernel
 from warmgp.training import Problem
-from warmgp.training.finish import finish
+from warmgp.training.last_solve import finish
 from warmgp.training.step import initial_state
 
 THETA = Hyperparameters.from_vector(torch.tensor([0.3, 1.2, 0.8, 1.5]))

@@ -22,7 +22,7 @@ from warmgp import (
     StoppingRule,
 )
 from warmgp.kernels import KERNELS, get_kernel
-from warmgp.solvers.preconditioners.stale import Products, StaleFactor
+from warmgp.solvers.preconditioners.whole_factor import Products, StaleFactor
 from warmgp.training import Problem
 from warmgp.training.precision import spot_residuals
 

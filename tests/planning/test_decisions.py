@@ -20,8 +20,8 @@ from warmgp import (
 )
 from warmgp.planning import decisions, planner
 from warmgp.planning.costs import H200, TYPICAL
+from warmgp.planning.gpu_pace import Pace
 from warmgp.planning.memory import H_fits, exact_fits
-from warmgp.planning.pace import Pace
 from warmgp.planning.planner import plan_for
 from warmgp.planning.request import Request, Settings
 from warmgp.planning.solver_choice import choose_solver, exact_up_to, max_epochs

@@ -7,7 +7,7 @@ import torch
 
 from warmgp.planning import pace
 from warmgp.planning.costs import H200, rates_for
-from warmgp.planning.pace import H200_SECONDS, Pace, pace_from, pace_of
+from warmgp.planning.gpu_pace import H200_SECONDS, Pace, pace_from, pace_of
 from warmgp.planning.planner import make_plan
 from warmgp.planning.request import Request, Settings
 

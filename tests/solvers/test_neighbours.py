@@ -15,7 +15,7 @@ from warmgp.operators import OPERATORS, ChunkedOperator, DenseOperator, KernelOp
 from warmgp.solvers import ConjugateGradients, StoppingRule
 from warmgp.solvers.preconditioners import LowRank, NearNeighbours, NeighbourFactor
 from warmgp.solvers.preconditioners.neighbour_factor import _csr
-from warmgp.solvers.preconditioners.neighbours import Neighbours, nearest_earlier
+from warmgp.solvers.preconditioners.neighbour_search import Neighbours, nearest_earlier
 
 NAMES = pytest.mark.parametrize("name", list(KERNELS))
 THETA = Hyperparameters(0.3, 1.7, [0.8, 1.5, 2.5, 1.0])

@@ -25,7 +25,7 @@ from warmgp.solvers import (
     SolveResult,
     StochasticGradientDescent,
 )
-from warmgp.solvers.blocks import BlockFactors
+from warmgp.solvers.block_factors import BlockFactors
 from warmgp.solvers.cg import CGState
 from warmgp.solvers.sgd import SGDState
 

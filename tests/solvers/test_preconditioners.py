@@ -16,7 +16,7 @@ from warmgp.kernels import KERNELS, get_kernel
 from warmgp.operators import OPERATORS, DenseOperator, KernelOperator
 from warmgp.solvers import ConjugateGradients, StoppingRule
 from warmgp.solvers.cg import CGState
-from warmgp.solvers.preconditioners.pivoted import LowRank, Pivots, eliminate
+from warmgp.solvers.preconditioners.low_rank import LowRank, Pivots, eliminate
 
 NU = {"rbf": math.inf, "matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 NAMES = pytest.mark.parametrize("name", list(KERNELS))
@@ -268,7 +268,7 @@ def test_dependent_pivots_still_make_a_preconditioner() -> None:
 
 
 def test_pivots_that_have_no_factor_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warmgp.solvers.preconditioners.pivoted.JITTER", -1e-3)
+    monkeypatch.setattr("warmgp.solvers.preconditioners.low_rank.JITTER", -1e-3)
     operator = OPERATORS["dense"](points(8).repeat(5, 1), get_kernel("matern32"), THETA)
     assert Pivots(torch.tensor([0, 8, 1]), LowRank(3)).factor_at(operator) is None
 

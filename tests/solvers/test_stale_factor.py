@@ -20,7 +20,7 @@ from warmgp import (
 from warmgp.kernels import get_kernel
 from warmgp.solvers.cg import FREE, CGState
 from warmgp.solvers.preconditioners import Identity
-from warmgp.solvers.preconditioners.stale import Products, StaleFactor, Substitution
+from warmgp.solvers.preconditioners.whole_factor import Products, StaleFactor, Substitution
 from warmgp.solvers.triangular import solve_with_factor, triangular_inverse
 from warmgp.training import Problem, train_only
 

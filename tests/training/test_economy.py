@@ -26,9 +26,9 @@ from warmgp.kernels import get_kernel
 from warmgp.operators import KernelOperator
 from warmgp.solvers import Solver, SolveResult
 from warmgp.training import Problem, TrainingResult, train_only
-from warmgp.training.finish import _better
-from warmgp.training.finish import last_solve as last_solve_of
-from warmgp.training.state import settled
+from warmgp.training.last_solve import _better
+from warmgp.training.last_solve import last_solve as last_solve_of
+from warmgp.training.settling import settled
 
 
 # -- the outer loop's economy --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import torch
 from gp_truth import exact_prediction
 from warmgp import ConvergenceWarning, GPRegressor, Hyperparameters
 from warmgp.data.arrays import integer_rest
-from warmgp.data.resolution import unresolved_columns
+from warmgp.data.float32_resolution import unresolved_columns
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.convergence import inexact
 from warmgp.gradient.features import FeaturePrior

@@ -25,7 +25,7 @@ from warmgp import (
 )
 from warmgp.gradient import GradientEstimator
 from warmgp.solvers import Solver
-from warmgp.solvers.blocks import BlockFactors
+from warmgp.solvers.block_factors import BlockFactors
 from warmgp.training import Problem, train_only
 
 

@@ -34,8 +34,11 @@ def inexact(found: Accuracy, plan: Plan, dtype: torch.dtype) -> str:
     )
 
 
-def unsolved(final: SolveResult, rule: StoppingRule) -> str:
-    """Says how far the solve got, what that means for predictions, and what would help."""
+def unsolved(final: SolveResult, rule: StoppingRule, what: tuple[str, str] = ("mean", "samples")) -> str:
+    """Says how far the solve got, what that means for predictions, and what would help.
+
+    ``what`` names the first system and the others.
+    """
     precise = "" if final.solution.dtype == torch.float64 else 'dtype="float64" or '
     remedy = {
         "budget": f"raise max_epochs (now {rule.max_epochs:g}) or n_steps" if rule.max_epochs else "",
@@ -44,7 +47,7 @@ def unsolved(final: SolveResult, rule: StoppingRule) -> str:
     }.get(final.stop_reason, "")
     worst = max(final.residual_mean, final.residual_probes)
     return (
-        f"the final solve stopped ({final.stop_reason}) at relative residuals {final.residual_mean:.3g} (mean) "
-        f"and {final.residual_probes:.3g} (samples), above tol={rule.tol:g}. "
+        f"the final solve stopped ({final.stop_reason}) at relative residuals {final.residual_mean:.3g} ({what[0]}) "
+        f"and {final.residual_probes:.3g} ({what[1]}), above tol={rule.tol:g}. "
         f"{'Do not trust the predictions' if worst > 0.1 else 'Predictions are less accurate than asked'}: {remedy}."
     )

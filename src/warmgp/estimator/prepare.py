@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from warmgp.data.arrays import check_inputs, check_targets, check_validation, integer_rest
-from warmgp.data.resolution import too_fine
+from warmgp.data.float32_resolution import too_fine
 from warmgp.data.scaling import Standardizer, check_varies, warn_of_units
 from warmgp.estimator.parameters import check_start
 from warmgp.hyperparameters import Hyperparameters

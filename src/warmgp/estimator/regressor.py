@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from warmgp.checks import check_count
 from warmgp.data.arrays import all_finite, check_inputs, check_targets, integer_rest, like, to_numpy
-from warmgp.data.resolution import too_fine
+from warmgp.data.float32_resolution import too_fine
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator import model_file
 from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved

@@ -10,10 +10,8 @@ import torch
 from warmgp.planning.plan import Plan, duration
 from warmgp.training.initialisation import N_CENTROIDS
 from warmgp.training.loop import TrainingResult
+from warmgp.training.precision import FROM_HERE_ON, LAST_SOLVE
 from warmgp.training.state import StepRecord
-
-FROM_HERE_ON, LAST_SOLVE = "float64 from here on: ", "the last solve in float64: "
-"""How training's notes say that float64 took over."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from warmgp.planning.plan import Plan
 from warmgp.planning.planner import operator_for
 from warmgp.posterior import Posterior
 from warmgp.training.accuracy import SAMPLES, accuracy
-from warmgp.training.finish import last_solve
+from warmgp.training.last_solve import last_solve
 from warmgp.training.problem import Problem
 from warmgp.training.state import TrainingOptions
 
@@ -32,7 +32,7 @@ def new_samples(old: Posterior, plan: Plan, options: TrainingOptions, n_samples:
     new = Posterior(old.x, old.kernel, old.theta, solution, functions)
     found = accuracy(new, Problem(operator, operator.matmul(solution[:, :1])[:, 0]), draw)
     if not solved.converged:
-        warnings.warn(unsolved(solved, plan.rule), ConvergenceWarning, stacklevel=3)
+        warnings.warn(unsolved(solved, plan.rule, ("first sample", "other samples")), ConvergenceWarning, stacklevel=3)
     elif found.samples > SAMPLES:
         warnings.warn(inexact(found, plan, operator.dtype), ConvergenceWarning, stacklevel=3)
     return new

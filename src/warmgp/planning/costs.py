@@ -18,7 +18,7 @@ from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import make_operator
-from warmgp.planning.pace import Pace
+from warmgp.planning.gpu_pace import Pace
 from warmgp.planning.request import Request
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
 

@@ -12,7 +12,7 @@ from warmgp.gradient import GradientEstimator, Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel, get_kernel
 from warmgp.planning.devices import available_memory, resolve_device
-from warmgp.planning.pace import Pace, pace_of
+from warmgp.planning.gpu_pace import Pace, pace_of
 from warmgp.solvers import Solver, StoppingRule, get_solver
 
 GRADIENTS = ("exact", "standard", "pathwise")

@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 
 from warmgp.planning.costs import Rates, exact_seconds, factor_cg_seconds
+from warmgp.planning.gpu_pace import Pace
 from warmgp.planning.memory import H_fits, exact_fits, preconditioner_bytes, vector_bytes
-from warmgp.planning.pace import Pace
 from warmgp.planning.request import Request, is_auto
 from warmgp.solvers import AlternatingProjections, Cholesky, ConjugateGradients, Solver, get_solver
 

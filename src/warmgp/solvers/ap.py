@@ -20,7 +20,7 @@ from warmgp.checks import check_count, is_number
 from warmgp.operators.base import KernelOperator, ranges
 from warmgp.schema import record, whole
 from warmgp.solvers.base import Packed, Solver
-from warmgp.solvers.blocks import BlockFactors
+from warmgp.solvers.block_factors import BlockFactors
 from warmgp.solvers.graphs import Recorded
 from warmgp.solvers.progress import Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule

@@ -25,10 +25,11 @@ from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.solvers import SolveResult
 from warmgp.training.accuracy import Accuracy
-from warmgp.training.finish import Finished, finish, model_before
-from warmgp.training.precision import PrecisionLostError
+from warmgp.training.last_solve import Finished, finish, model_before
+from warmgp.training.precision import FROM_HERE_ON, LAST_SOLVE, PrecisionLostError
 from warmgp.training.problem import Problem
-from warmgp.training.state import Callback, StepRecord, TrainingOptions, TrainingState, settled
+from warmgp.training.settling import settled
+from warmgp.training.state import Callback, StepRecord, TrainingOptions, TrainingState
 from warmgp.training.step import initial_state, take_step
 
 logger = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ def train_problem(
     try:
         while _goes_on(state, options) and not stopped:
             problem, state = _next(problem, options, state, generator)
-            stopped = "callback" if _wants_stop(callbacks, state) else ""
+            stopped = "callback" if _call_back(callbacks, state) else ""
     except KeyboardInterrupt:
         logger.warning("interrupted after %d of %d steps; solving once more", state.step, options.n_steps)
         stopped = "interrupted"
@@ -132,7 +133,7 @@ def train_only(
     state = initial_state(problem.operator, options)
     while _goes_on(state, options):
         problem, state = _next(problem, options, state, generator)
-        if _wants_stop(callbacks, state):
+        if _call_back(callbacks, state):
             break
     return state
 
@@ -152,7 +153,7 @@ def _next(
         lost = _lost(error, state)
     logger.info("step %d goes on in float64: %s", state.step, lost)
     problem = problem.in_float64_at(state.theta)
-    seconds, note = time.perf_counter() - began, f"float64 from here on: {lost}"
+    seconds, note = time.perf_counter() - began, f"{FROM_HERE_ON}{lost}"
     again = take_step(problem, options, lost.into(state, options), generator, note=note)
     return problem, again.charged(lost.epochs, seconds)
 
@@ -173,7 +174,7 @@ def _last(
     logger.info("the last solve is done again in float64: %s", lost)
     again = lost.into(state, options)
     made = finish(problem.in_float64_at(state.theta), options, again, generator)
-    return again.noted(f"the last solve in float64: {lost}"), made
+    return again.noted(f"{LAST_SOLVE}{lost}"), made
 
 
 def _lost(error: Exception, state: TrainingState) -> PrecisionLostError:
@@ -209,7 +210,7 @@ def _goes_on(state: TrainingState, options: TrainingOptions) -> bool:
 
 
 # -- callbacks -------------------------------------------------------------------------------------------------------
-def _wants_stop(callbacks: Sequence[Callback], state: TrainingState) -> bool:
+def _call_back(callbacks: Sequence[Callback], state: TrainingState) -> bool:
     """Calls every callback; returns whether one of them asked to stop."""
     answers = [callback(state.history[-1], state) for callback in callbacks]
     return any(answers)

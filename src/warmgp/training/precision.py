@@ -23,6 +23,9 @@ ROWS = 256
 SLACK = 1.5
 """Factor by which the estimate may exceed the report: it is from 256 rows, and residuals are not spread evenly."""
 
+FROM_HERE_ON, LAST_SOLVE = "float64 from here on: ", "the last solve in float64: "
+"""How the notes of a record begin that say where float64 took over; the reason follows."""
+
 
 def some_rows(n: int, device: torch.device, count: int = ROWS) -> Tensor:
     """Returns at most ``count`` of the row numbers 0 … n − 1, in order, drawn at random but the same every time.

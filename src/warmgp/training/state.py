@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,7 +44,8 @@ class TrainingOptions:
         length scales of inputs that do not matter get out of the way ten times sooner. The paper's steps are not
         relative.
     settle : bool
-        Whether to stop before ``n_steps`` once the likelihood is expected to rise no more; see :func:`settled`.
+        Whether to stop before ``n_steps`` once the likelihood is expected to rise no more
+        (:mod:`warmgp.training.settling`).
     exact_posterior : bool
         Whether the last solve is by a Cholesky factor of H, and variances come from it, whatever trained.
     refine : bool
@@ -185,18 +186,3 @@ class TrainingState:
 
 Callback = Callable[[StepRecord, TrainingState], bool | None]
 """A function called after every whole step; where it returns True, the training ends after that step."""
-
-
-WINDOW = 10
-LEAST_GAIN = 5e-5
-
-
-def settled(history: Sequence[StepRecord]) -> bool:
-    """Says whether the last ``WINDOW`` steps have mattered little: by less than ``LEAST_GAIN`` on average, up or down.
-
-    What a step should gain, in log-likelihood per point, is the gradient times the step. Unlike the steps themselves it
-    does not wait for length scales that may grow for ever because nothing depends on them. Steps that go to and fro do
-    not count as settled.
-    """
-    last = [abs(record.gain) for record in history[-WINDOW:]]
-    return len(last) == WINDOW and sum(last) < WINDOW * LEAST_GAIN

@@ -5,10 +5,10 @@
 """
 
 from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning, Recipe
+from warmgp.solvers.preconditioners.low_rank import LowRank, PivotedCholesky
 from warmgp.solvers.preconditioners.neighbour_factor import NearNeighbours, NeighbourFactor
 from warmgp.solvers.preconditioners.none import Identity, Unpreconditioned
-from warmgp.solvers.preconditioners.pivoted import LowRank, PivotedCholesky
-from warmgp.solvers.preconditioners.stale import StaleFactor, WholeFactor
+from warmgp.solvers.preconditioners.whole_factor import StaleFactor, WholeFactor
 
 __all__ = [
     "Identity",

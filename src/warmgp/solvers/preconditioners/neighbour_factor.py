@@ -29,8 +29,8 @@ from warmgp.operators.base import KernelOperator, ranges
 from warmgp.schema import DOUBLE, TensorRule, check_tensors, expect
 from warmgp.solvers.base import Packed
 from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning, Recipe
-from warmgp.solvers.preconditioners.neighbours import Neighbours
-from warmgp.solvers.preconditioners.pivoted import LowRank, PivotedCholesky, Pivots
+from warmgp.solvers.preconditioners.low_rank import LowRank, PivotedCholesky, Pivots
+from warmgp.solvers.preconditioners.neighbour_search import Neighbours
 
 MOST_GROUPS = 2**15
 """The most small matrices that are factored at once: libraries have limits of their own."""
