@@ -376,3 +376,19 @@ def test_a_bad_docstring_is_seen(text: str, silent: list[str], wrong: list[str],
     assert undocumented(root, PLAIN) == [f"warmgp.solvers.new: {name}" for name in silent]
     assert [line.split(": ")[1] for line in unclear(root, PLAIN)] == wrong
     assert undocumented(root, ("files",)) == unclear(root, ("files",)) == []
+
+
+def test_the_page_names_every_file() -> None:
+    """design.md says of every module what it is for: it stands in the picture, or in the table of its room."""
+    page = (ROOT / "docs/design.md").read_text()
+    rows = {row.split("|")[1].strip(" `"): row for row in page.splitlines() if row.startswith("| `")}
+    missing = []
+    for path in SOURCE.rglob("*.py"):
+        inside = path.relative_to(SOURCE)
+        if path.name in ("__init__.py", "__main__.py"):
+            continue
+        room = f"{inside.parent}/" if inside.parent != Path() else ""
+        row = rows.get(room) or rows.get(f"{inside.parts[0]}/", "") if room else page
+        if f"`{path.name}`" not in row and f"{path.name} " not in page:
+            missing.append(str(inside))
+    assert missing == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from warmgp.planning import pace
+from warmgp.planning import gpu_pace as pace
 from warmgp.planning.costs import H200, rates_for
 from warmgp.planning.gpu_pace import H200_SECONDS, Pace, pace_from, pace_of
 from warmgp.planning.planner import make_plan
