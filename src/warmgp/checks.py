@@ -27,6 +27,12 @@ def check_features(value: object) -> None:
         raise ValueError(f"n_features must be an even number of at least 2 (sin/cos pairs), got {value!r}")
 
 
+def check_positive(name: str, value: object) -> None:
+    """Raises unless ``value`` is a number above zero; infinity is one."""
+    if not (is_number(value) and value > 0):
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+
+
 def check_learning_rate(value: object) -> None:
     """Raises unless ``value`` is the size of an Adam step: a finite number above zero."""
     if not (is_number(value) and math.isfinite(value) and value > 0):

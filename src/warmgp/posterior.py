@@ -30,7 +30,8 @@ def within_reach(x_new: Tensor, x: Tensor, theta: Hyperparameters, kernel: Kerne
     Out there k(·, x) is zero to the last bit: the prior's mean and variance are back as they were, and no square of a
     distance overflows.
     """
-    beyond = kernel.reach * theta.length_scales.to(x)
+    most = (torch.finfo(x.dtype).max / x.shape[1]) ** 0.5 / 4  # whose square is a number, added up over inputs
+    beyond = min(kernel.reach, most) * theta.length_scales.to(x)
     return x_new.clamp(x.amin(0) - beyond, x.amax(0) + beyond)
 
 

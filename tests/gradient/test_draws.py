@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gp_truth import toy
 from warmgp import DenseOperator, Exact, Hyperparameters, Pathwise, Standard
-from warmgp.gradient import GradientEstimator, PathwiseDraw
+from warmgp.gradient import GradientEstimator, PathwiseDraw, functions_of
 from warmgp.gradient.features import ExactPrior, FeaturePrior
 from warmgp.kernels import get_kernel
 from warmgp.schema import check_tensors
@@ -59,7 +59,7 @@ def test_a_draw_that_was_packed_has_the_same_targets(name: str, dtype: torch.dty
 def test_no_draw_is_no_draw(name: str) -> None:
     assert ESTIMATORS[name].pack(None) == {}
     assert ESTIMATORS[name].unpack({}) is None
-    assert ESTIMATORS[name].functions(None) is None
+    assert functions_of(None) is None
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -103,7 +103,7 @@ def test_an_estimator_of_ones_own_is_never_left_out_silently() -> None:
     draw = drawn(own, operator)
     with pytest.raises(ValueError, match="cannot hold probes of kind dict: fit without checkpoint"):
         own.pack(draw)
-    assert own.functions(draw) is None and own.in_float64(draw) is draw
+    assert functions_of(draw) is None and own.in_float64(draw) is draw
     assert own.pack(None) == {} and own.draw_rules == {}
 
 
@@ -136,7 +136,7 @@ def test_the_functions_behind_the_probes(name: str) -> None:
     """Probes are their values at the inputs, and noise."""
     estimator, (operator, y) = ESTIMATORS[name], problem()
     draw = drawn(estimator, operator)
-    functions = estimator.functions(draw)
+    functions = functions_of(draw)
     assert isinstance(functions, FeaturePrior) and isinstance(draw, PathwiseDraw)
     assert functions.n_functions == 5 and functions.n_features == 40
     probes = functions.evaluate(operator.x, THETA) + 0.3 * draw.noise
@@ -147,5 +147,5 @@ def test_the_functions_behind_the_probes(name: str) -> None:
 def test_probes_that_are_no_functions(name: str) -> None:
     operator, _ = problem()
     draw = drawn(ESTIMATORS[name], operator)
-    assert ESTIMATORS[name].functions(draw) is None
+    assert functions_of(draw) is None
     assert name != "exact prior" or isinstance(draw.prior, ExactPrior)

@@ -294,7 +294,7 @@ def test_a_recipe_gives_the_neighbours_that_were() -> None:
     assert not torch.equal(*there)
     recipe = factor_of(then, 6, 5).recipe
     assert recipe.low is not None and recipe.low.made_by.rank == 5
-    assert torch.equal(recipe.moved_to(now).neighbours.groups, there[0])
+    assert torch.equal(recipe.at(now).neighbours.groups, there[0])
 
 
 def test_nothing_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

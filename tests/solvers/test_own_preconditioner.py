@@ -125,7 +125,7 @@ class Renewed(FirstBlocks):
 
     def build(self, operator: KernelOperator) -> Blocks:
         made = super().build(operator)
-        made.moved_to = lambda operator: None  # type: ignore[method-assign]
+        made.at = lambda operator: None  # type: ignore[method-assign]
         return made
 
 
@@ -210,7 +210,7 @@ class _NamedRecipe(Recipe):
     def __init__(self, made_by: Preconditioning) -> None:
         self.made_by = made_by
 
-    def moved_to(self, operator: KernelOperator) -> Preconditioner:
+    def at(self, operator: KernelOperator) -> Preconditioner:
         return self.made_by.build(operator)
 
     def pack(self) -> Packed:

@@ -176,7 +176,7 @@ def test_another_noise_or_signal_reuses_the_factor(noise: float, signal: float) 
     at_first = preconditioner.apply(R)
     moved_operator = operator.at(Hyperparameters(noise, signal, THETA.length_scales))
     evaluated = moved_operator.entries_evaluated
-    moved = preconditioner.moved_to(moved_operator)
+    moved = preconditioner.at(moved_operator)
     assert moved is not None
     assert moved.unit_factor is preconditioner.unit_factor
     assert moved_operator.entries_evaluated == evaluated
@@ -189,7 +189,7 @@ def test_another_noise_or_signal_reuses_the_factor(noise: float, signal: float) 
 def test_the_same_theta_keeps_the_very_object() -> None:
     operator = make()
     preconditioner = LowRank(15).build(operator)
-    assert preconditioner.moved_to(operator.at(Hyperparameters(0.3, 1.7, THETA.length_scales))) is preconditioner
+    assert preconditioner.at(operator.at(Hyperparameters(0.3, 1.7, THETA.length_scales))) is preconditioner
 
 
 @pytest.mark.parametrize(
@@ -206,10 +206,10 @@ def test_the_same_theta_keeps_the_very_object() -> None:
 def test_what_does_not_fit_is_not_reused(other: dict[str, object]) -> None:
     operator = make()
     made = LowRank(15).build(operator)
-    assert made.moved_to(make(**other)) is None
+    assert made.at(make(**other)) is None
     assert LowRank(15).at(make(**other), made).origin is not made.origin
     if "theta" in other:  # on the very same inputs
-        assert made.moved_to(operator.at(other["theta"])) is None
+        assert made.at(operator.at(other["theta"])) is None
 
 
 def test_another_rank_is_not_reused_but_a_factor_that_ended_early_is() -> None:

@@ -66,7 +66,7 @@ def give_up_where_it_is_worse(progress: Progress, problem: Problem) -> None:
 def end_of_a_budget(progress: Progress, problem: Problem) -> None:
     progress.keep_start(max(progress.norms()))
     walk_to(progress, at(progress, problem, 5.0))
-    assert progress.end_no_worse_than_it_began()
+    assert progress.back_if_worse_than_it_began()
 
 
 WRITES: dict[str, Callable[[Progress, Problem], None]] = {
@@ -187,7 +187,7 @@ def test_a_budget_ends_no_worse_than_it_began(share: float, went_back: bool, lan
     walk_to(progress, at(progress, problem, 0.6))
     progress.keep(0.4)
     walk_to(progress, at(progress, problem, share), torch.zeros_like(progress.r))
-    assert progress.end_no_worse_than_it_began() == went_back
+    assert progress.back_if_worse_than_it_began() == went_back
     torch.testing.assert_close(progress.v, at(progress, problem, lands))
     assert max(progress.norms()) == pytest.approx(1 - lands)
 

@@ -237,6 +237,6 @@ def test_a_factor_is_made_again_to_the_same_bits(double: bool) -> None:
     operator = make(dtype=torch.float32)
     factor = made(operator, double=double)
     assert factor.recipe.double == double and factor.recipe.half
-    again = factor.recipe.moved_to(operator.at(Hyperparameters(0.3, 1.0, [1.0, 1.0])))
+    again = factor.recipe.at(operator.at(Hyperparameters(0.3, 1.0, [1.0, 1.0])))
     assert isinstance(again, Substitution) and torch.equal(again.L, factor.L)
     assert not factor.inverted(torch.float32).recipe.half and factor.inverted(torch.float16).recipe.half

@@ -31,7 +31,8 @@ from warmgp.files.paths import check_readable
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+"""2 has a checksum; 3 has a solver's state under a name of its own in checkpoints, and reports in models."""
 TYPES = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "U8": np.uint8}
 """Kinds of numbers that a file may hold, by safetensors' names."""
 LONGEST_HEADER = 100_000_000
@@ -62,6 +63,7 @@ def write(
         "checksum": NO_CHECKSUM,
         "content": json.dumps(content, default=_plain),
     }
+    check_dtypes(tensors)
     arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
     names = {np.dtype(kind): name for name, kind in TYPES.items()}
     header: dict[str, Any] = {"__metadata__": metadata}
@@ -83,6 +85,15 @@ def write(
             file.write(part)
         file.seek(head.index(NO_CHECKSUM.encode()))
         file.write(digest.hexdigest().encode())
+
+
+def check_dtypes(tensors: Mapping[str, Tensor]) -> None:
+    """Raises unless a file can hold the tensors: of float64, float32, int64 or uint8."""
+    held = tuple(torch.from_numpy(np.empty(0, kind)).dtype for kind in TYPES.values())
+    for name, tensor in tensors.items():
+        if tensor.dtype not in held:
+            names = ", ".join(str(dtype).removeprefix("torch.") for dtype in held)
+            raise ValueError(f"a file holds tensors of {names}, and {name!r} is {tensor.dtype}: convert it in pack")
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:

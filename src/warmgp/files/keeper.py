@@ -11,6 +11,7 @@ from torch import Tensor
 
 from warmgp.files.atomic import Claim
 from warmgp.files.checkpoint import Mark, read_checkpoint, write_checkpoint
+from warmgp.files.format import check_dtypes
 from warmgp.files.paths import check_writable
 from warmgp.planning.planner import Plan
 from warmgp.training.state import StepRecord, TrainingState
@@ -82,7 +83,7 @@ class CheckpointKeeper:
 
     def __call__(self, record: StepRecord, state: TrainingState) -> None:
         if self._latest is not None and self._latest[0].solution is None and self._plan is not None:
-            self._plan.solver.pack(state.solver_state)  # or raise now, not when it is time to write
+            check_dtypes(self._plan.solver.pack(state.solver_state)[0])  # or raise now, not when it is time to write
             self._plan.gradient.pack(state.draw)
         self._latest = state, self.generator.get_state()
         if state.step % self.every == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 
+from warmgp.files.format import to_json
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.operators import OPERATORS, TRITON_OPERATORS
 from warmgp.planning.plan import INITS, Plan
@@ -152,7 +154,11 @@ def plan_from_json(
     if saved["name"] in SOLVERS:
         solver = SOLVERS[saved["name"]](**saved["options"])
     elif solver is None or solver.saved_name != saved["name"]:
-        raise SchemaError(f"was made with solver {saved['name']!r}, which is not part of warmgp: pass it as solver=")
+        raise SchemaError(f"was made with solver {saved['name']!r}, which a file does not hold: pass it as solver=")
+    elif (own := json.loads(to_json(solver.options()))) != saved["options"]:
+        raise SchemaError(
+            f"was made with solver {saved['name']!r} of options {saved['options']}, got {own}: pass that one"
+        )
     plan = Plan(
         **{
             **values,

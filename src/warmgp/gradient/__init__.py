@@ -7,7 +7,7 @@ planner chooses (:mod:`warmgp.planning`) and where a file names it (:mod:`warmgp
 
 from warmgp.gradient.base import GradientEstimator
 from warmgp.gradient.exact import Exact
-from warmgp.gradient.pathwise import Pathwise, PathwiseDraw
+from warmgp.gradient.pathwise import Pathwise, PathwiseDraw, functions_of
 from warmgp.gradient.standard import Standard
 
-__all__ = ["Exact", "GradientEstimator", "Pathwise", "PathwiseDraw", "Standard"]
+__all__ = ["Exact", "GradientEstimator", "Pathwise", "PathwiseDraw", "Standard", "functions_of"]

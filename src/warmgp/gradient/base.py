@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from warmgp.gradient.features import FeaturePrior
 from warmgp.operators.base import KernelOperator
 from warmgp.schema import TensorRule
 from warmgp.solvers.result import SolveResult
@@ -47,13 +46,6 @@ class GradientEstimator(ABC):
         return None
 
     # -- its draw ----------------------------------------------------------------------------------------------------
-    def functions(self, draw: Any) -> FeaturePrior | None:
-        """Returns the prior functions behind the probes, whose solutions are then posterior samples.
-
-        Returns None where there are none that can be evaluated anywhere.
-        """
-        return getattr(draw, "functions", None)
-
     def in_float64(self, draw: Any) -> Any:
         """Returns the same draw in float64."""
         if isinstance(draw, Tensor):

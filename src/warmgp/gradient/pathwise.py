@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,6 +37,15 @@ class PathwiseDraw:
         """Returns the same draw in float64."""
         prior = self.prior.in_float64() if isinstance(self.prior, FeaturePrior) else self.prior
         return PathwiseDraw(prior, self.noise.double())
+
+
+def functions_of(draw: Any) -> FeaturePrior | None:
+    """Returns the prior functions behind probes, whose solutions are then posterior samples.
+
+    Returns None where there are none that can be evaluated anywhere: for the draws of other estimators, and for exact
+    prior samples.
+    """
+    return draw.functions if isinstance(draw, PathwiseDraw) else None
 
 
 @dataclass(frozen=True)

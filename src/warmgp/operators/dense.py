@@ -54,7 +54,8 @@ class DenseOperator(KernelOperator):
         return H
 
     def dense(self, dtype: torch.dtype) -> Tensor:
-        return self.H.clone() if dtype == self.dtype else super().dense(dtype)
+        kept = dtype == self.dtype and self._H is not None
+        return self.H.clone() if kept else super().dense(dtype)
 
     def matmul(self, V: Tensor) -> Tensor:
         return tall_product(self.H, V)

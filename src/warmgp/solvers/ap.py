@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmgp.checks import check_count, is_number
+from warmgp.checks import check_count, check_positive, is_number
 from warmgp.operators.base import KernelOperator, ranges
 from warmgp.schema import record, whole
 from warmgp.solvers.base import Packed, Solver
@@ -66,6 +66,7 @@ class AlternatingProjections(Solver):
             check_count("largest_block", self.largest_block)
         if self.grow_after is not None and not (is_number(self.grow_after) and self.grow_after > 0):
             raise ValueError(f"grow_after must be a positive number of epochs or None, got {self.grow_after!r}")
+        check_positive("stall_epochs", self.stall_epochs)
         if self.on_device not in (True, False, "auto"):
             raise ValueError(f'on_device must be True, False or "auto", got {self.on_device!r}')
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmgp.checks import check_count
+from warmgp.checks import check_count, check_positive
 from warmgp.operators.base import KernelOperator
-from warmgp.schema import expect, whole
+from warmgp.schema import dict_of, one_of, record, whole
 from warmgp.solvers.base import Packed, Solver
 from warmgp.solvers.graphs import Recorded
 from warmgp.solvers.preconditioners import (
@@ -36,9 +36,6 @@ REFINED_WITHIN = 50.0
 
 FREE = 3
 """Iterations of a solve that no new factor would save."""
-
-OWN_NAMES = {"spent", "factor", "factor_theta"}
-"""Names in a checkpoint that no preconditioner but a whole factor has."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +106,17 @@ class ConjugateGradients(Solver):
             check_count("factor_after", self.factor_after)
         if self.preconditioner is not None and not isinstance(self.preconditioner, Preconditioning):
             raise ValueError(f"preconditioner must be a Preconditioning or None, got {self.preconditioner!r}")
+        if self.preconditioner == WholeFactor():
+            raise ValueError("preconditioner=WholeFactor() would never be renewed: use factor_after=… instead")
+        if self.preconditioner is not None and (self.preconditioner_rank, self.pivot_every, self.neighbours) != (
+            100,
+            1,
+            0,
+        ):
+            raise ValueError(
+                "preconditioner takes the place of preconditioner_rank, pivot_every and neighbours: leave those out"
+            )
+        check_positive("stall_epochs", self.stall_epochs)
 
     @property
     def preconditioning(self) -> Preconditioning:
@@ -119,7 +127,7 @@ class ConjugateGradients(Solver):
         return NearNeighbours(self.neighbours, low) if self.neighbours else low or Unpreconditioned()
 
     def refines_within(self, n: int) -> float:
-        return REFINED_WITHIN if self.factor_after is not None or self.neighbours else 0.0
+        return REFINED_WITHIN if self.factor_after is not None or self.preconditioning.fast else 0.0
 
     def solve(
         self,
@@ -151,7 +159,7 @@ class ConjugateGradients(Solver):
                 anew = False
             count = progress.affordable(1.0, iteration.at_once)
             # a good preconditioner leaves too few iterations to be worth recording
-            step = iteration.step if iteration.preconditioner.fast else recorded
+            step = iteration.step if iteration.preconditioner.made_by.fast else recorded
             for _ in range(count):
                 step()
             progress.count(float(count), count)
@@ -175,8 +183,15 @@ class ConjugateGradients(Solver):
     def _first_preconditioner(self, operator: KernelOperator, state: CGState | None) -> Preconditioner:
         """Returns the first P⁻¹: the whole factor of the state where it has one, else what the options say."""
         kept = state.preconditioner if state else None
-        factor = kept.moved_to(operator) if kept is not None and kept.made_by == WholeFactor() else None
-        return factor or self.preconditioning.at(operator, kept)
+        if kept is not None and kept.made_by == WholeFactor() and self._serves(kept.made_by):
+            factor = kept.at(operator)
+            if factor is not None:
+                return factor
+        return self.preconditioning.at(operator, kept)
+
+    def _serves(self, way: Preconditioning) -> bool:
+        """Says whether the options make use of what was made in that way."""
+        return way == self.preconditioning or (way == WholeFactor() and self.factor_after is not None)
 
     # -- its state ---------------------------------------------------------------------------------------------------
     def pack(self, state: CGState | None) -> Packed:
@@ -187,30 +202,22 @@ class ConjugateGradients(Solver):
         if recipe is None:
             return {}, {"spent": state.spent}
         tensors, content = recipe.pack()
-        for name in sorted(OWN_NAMES & {*tensors, *content}) if recipe.made_by != WholeFactor() else ():
-            raise ValueError(
-                f"preconditioner {recipe.made_by.name!r} packs {name!r}, a name that ConjugateGradients needs itself: "
-                "choose another name"
-            )
-        return tensors, {**content, "spent": state.spent}
+        return tensors, {"spent": state.spent, "preconditioner": {**content, "made_by": recipe.made_by.name}}
 
     def unpack(
         self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]
     ) -> CGState | None:
         if not tensors and not content:
             return None
-        others = dict(content)
-        spent = others.pop("spent", 0)
-        whole()(spent, "spent")
-        if "factor_theta" in tensors or "factor" in others:
-            expect(self.factor_after is not None, "factor_theta", "missing without factor_after", "there")
-            return CGState(WholeFactor().unpack(tensors, others, shape), spent)
-        if not tensors and not others:
+        content = _as_now(tensors, content)
+        record({}, {"spent": whole(), "preconditioner": dict_of(lambda *_: None)})(content, "")
+        spent, made = content.get("spent", 0), dict(content.get("preconditioner", {}))
+        if not made and not tensors:
             return CGState(None, spent)
-        way = self.preconditioning
-        if isinstance(way, NearNeighbours) and "neighbour_lengths" not in tensors and way.low is not None:
-            way = way.low
-        return CGState(way.unpack(tensors, others, shape), spent)
+        ways = {way.name: way for way in (self.preconditioning, WholeFactor()) if self._serves(way)}
+        one_of(ways)(made.pop("made_by", None), "preconditioner.made_by")
+        way = ways[content["preconditioner"]["made_by"]]
+        return CGState(way.unpack(tensors, made, shape), spent)
 
     # -- its options -------------------------------------------------------------------------------------------------
     @property
@@ -222,6 +229,16 @@ class ConjugateGradients(Solver):
         if self.preconditioner is None:
             del values["preconditioner"]
         return values
+
+
+def _as_now(tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the content of a state of version 0.1, which did not say how a preconditioner was made, as it is now."""
+    if "preconditioner" in content or not tensors:
+        return content
+    made = {"factor_theta": WholeFactor.name, "neighbour_lengths": NearNeighbours.name, "pivots": LowRank.name}
+    name = next((made[part] for part in made if part in tensors), "")
+    others = {key: value for key, value in content.items() if key != "spent"}
+    return {"spent": content.get("spent", 0), "preconditioner": {**others, "made_by": name}}
 
 
 def _next_factor(preconditioner: Preconditioner, operator: KernelOperator) -> StaleFactor | None:
@@ -276,7 +293,7 @@ class _Iteration:
         """Iterations between two looks at the residual."""
         if self.operator.device.type == "cpu":
             return 1
-        return 2 if self.preconditioner.fast else CHECK_EVERY
+        return 2 if self.preconditioner.made_by.fast else CHECK_EVERY
 
     def begin(self) -> None:
         """Begins a new sequence of directions at the present residual."""

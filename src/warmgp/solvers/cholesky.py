@@ -24,10 +24,7 @@ class CholeskyState:
 
 
 def factorise(operator: KernelOperator) -> Tensor:
-    """Returns the lower Cholesky factor of H in float64, (n, n).
-
-    H is evaluated afresh from the inputs, whatever the operator keeps and whatever its dtype.
-    """
+    """Returns the lower Cholesky factor of H in float64, (n, n), whatever the operator's dtype."""
     return factor_or_raise(operator.dense(torch.float64), "H")
 
 

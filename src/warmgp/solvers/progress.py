@@ -138,7 +138,7 @@ class Progress:
         if self._best is not None and not max(self.norms()) <= self.best_worst:
             self.go_to(self._best)
 
-    def end_no_worse_than_it_began(self) -> bool:
+    def back_if_worse_than_it_began(self) -> bool:
         """Checks the true residual when a budget ends; goes back, and returns True, where it is above the start's."""
         self.refresh()
         if max(self.norms()) <= self._start_worst:

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmgp.checks import check_count, is_number
+from warmgp.checks import check_count, check_positive, is_number
 from warmgp.operators.base import KernelOperator
 from warmgp.schema import number, record
 from warmgp.solvers.base import Packed, Solver
@@ -79,6 +79,8 @@ class StochasticGradientDescent(Solver):
 
     def __post_init__(self) -> None:
         check_count("batch_size", self.batch_size)
+        check_count("large_n", self.large_n)
+        check_positive("stall_epochs", self.stall_epochs)
         if not (is_number(self.momentum) and 0 <= self.momentum < 1):
             raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
         rate = self.learning_rate
@@ -122,7 +124,7 @@ class StochasticGradientDescent(Solver):
                 stall = Stall(self.stall_epochs, since=progress.iteration_epochs)
                 norms = progress.norms()
                 progress.keep(max(norms))
-            cost = descent.next_rows / operator.n
+            cost = descent.next_batch() / operator.n
             if progress.finished(norms, cost, may_check=progress.iteration_epochs >= next_check):
                 break
             if progress.renewed():  # a check has failed, or the solve went back
@@ -132,7 +134,7 @@ class StochasticGradientDescent(Solver):
                 next_copy = progress.iteration_epochs + 1.0
             descent.run(rate, whole_batch)
         unsure = progress.stop_reason == "budget" and progress.iterations > 0 and not progress.checked
-        if unsure and progress.end_no_worse_than_it_began() and automatic:
+        if unsure and progress.back_if_worse_than_it_began() and automatic:
             rate = _lower(rate, "diverged", progress)
         if automatic and state is None and operator.n >= self.large_n:
             rate /= 2
@@ -177,9 +179,8 @@ class _Descent:
         self.momentum.zero_()
         self.batches.clear()
 
-    @property
-    def next_rows(self) -> int:
-        """The number of rows of the next batch; a new permutation is drawn where an epoch is over."""
+    def next_batch(self) -> int:
+        """Returns the rows of the next batch; draws a new permutation where an epoch is over."""
         if not self.batches:
             order = torch.randperm(self.operator.n, generator=self.generator)
             self.batches = list(order.to(self.operator.device).split(self.b))

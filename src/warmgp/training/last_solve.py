@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmgp.gradient import Pathwise, PathwiseDraw
+from warmgp.gradient import Pathwise, PathwiseDraw, functions_of
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.solvers import Cholesky, SolveResult, StoppingRule
@@ -54,7 +54,7 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
         final = last_solve(operator, targets, start, options, generator, state.solver_state)
     if problem.watched:
         watch(problem, targets, final, draw, options.rule.tol)
-    functions = pathwise.functions(draw)
+    functions = functions_of(draw)
     assert functions is not None
     factor = final.factor if by_factor else None
     exact = factor is not None
@@ -80,7 +80,7 @@ def _draw_and_start(
     operator: KernelOperator, options: TrainingOptions, state: TrainingState, generator: torch.Generator
 ) -> tuple[PathwiseDraw, Tensor | None]:
     """Returns the functions of the posterior, and where their solve starts."""
-    if options.starts_warm and has_samples(options, state):
+    if options.starts_warm and has_samples(state):
         return state.draw, state.solution
     draw = _pathwise(options).draw(operator, generator)
     if not options.starts_warm or state.solution is None:
@@ -172,16 +172,16 @@ def model_before(
 ) -> Finished:
     """Returns the posterior at the last θ that could be solved at: from its solutions, or by a solve with functions."""
     problem = problem.unwatched()
-    if has_samples(options, state):
-        return _as_it_is(problem, options, state)
+    if has_samples(state):
+        return _as_it_is(problem, state)
     assert state.solution_theta is not None
     return finish(problem.moved_to(state.solution_theta), options, state, generator)
 
 
-def _as_it_is(problem: Problem, options: TrainingOptions, state: TrainingState) -> Finished:
+def _as_it_is(problem: Problem, state: TrainingState) -> Finished:
     """Returns the posterior of the last step's solutions, at the θ that they belong to."""
     assert state.solution is not None and state.solution_theta is not None
-    functions = options.gradient.functions(state.draw)
+    functions = functions_of(state.draw)
     assert functions is not None
     operator, last = problem.operator, state.history[-1]
     posterior = Posterior(operator.x, operator.kernel, state.solution_theta, state.solution, functions)
@@ -200,6 +200,6 @@ def _as_it_is(problem: Problem, options: TrainingOptions, state: TrainingState) 
     return Finished(posterior, final, accuracy(posterior, problem, state.draw))
 
 
-def has_samples(options: TrainingOptions, state: TrainingState) -> bool:
+def has_samples(state: TrainingState) -> bool:
     """Says whether the last solutions are posterior samples that can be evaluated anywhere."""
-    return options.gradient.functions(state.draw) is not None
+    return functions_of(state.draw) is not None

@@ -110,15 +110,16 @@ def train_problem(
     stopped = "callback" if _has_stopped(callbacks, state) else ""
     try:
         while _goes_on(state, options) and not stopped:
-            problem, state = _next(problem, options, state, generator)
+            try:
+                problem, state = _next(problem, options, state, generator)
+            except FAILURES as error:
+                return _kept(error, f"step {state.step}", problem, options, state, generator)
             stopped = "callback" if _call_back(callbacks, state) else ""
     except KeyboardInterrupt:
         logger.warning("interrupted after %d of %d steps; solving once more", state.step, options.n_steps)
         stopped = "interrupted"
-    except FAILURES as error:
-        return _kept(error, f"step {state.step}", problem, options, state, generator)
     try:
-        problem = problem.moved_to(state.theta)  # and let the last step's H go
+        problem, state = _ready(problem, options, state)
         state, made = _last(problem, options, state, generator)
     except (KeyboardInterrupt, *FAILURES) as error:
         return _kept(error, "the last solve", problem, options, state, generator)
@@ -158,13 +159,17 @@ def _next(
     return problem, again.charged(lost.epochs, seconds)
 
 
+def _ready(problem: Problem, options: TrainingOptions, state: TrainingState) -> tuple[Problem, TrainingState]:
+    """Returns problem and state for the last solve: at the final θ, and in float64 where that is by a factor of H."""
+    if problem.watched and options.exact_posterior:  # for few points, where float64 costs next to nothing
+        return problem.in_float64_at(state.theta), state.in_float64(options)
+    return problem.moved_to(state.theta), state  # the last step's H goes
+
+
 def _last(
     problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator
 ) -> tuple[TrainingState, Finished]:
     """Solves at the final θ, again in float64 where float32 was not enough."""
-    if problem.watched and options.exact_posterior:  # for few points, where float64 costs next to nothing
-        state = state.in_float64(options)
-        return state, finish(problem.in_float64_at(state.theta), options, state, generator)
     try:
         return state, finish(problem, options, state, generator)
     except (PrecisionLostError, *FAILURES) as error:

@@ -75,3 +75,9 @@ class Problem:
             raise ValueError("x must be finite, got NaN or infinity")
         if not bool(torch.isfinite(y).all()):
             raise ValueError("y must be finite, got NaN or infinity")
+        for name, pair in (("original", self.original), ("validation", self.held_out)):
+            if pair is not None and (len(pair[0]) != len(pair[1]) or pair[0].shape[1:] != operator.x.shape[1:]):
+                shapes = " and ".join(str(tuple(part.shape)) for part in pair)
+                raise ValueError(f"{name} must be x (m, {operator.x.shape[1]}) and y (m,), got shapes {shapes}")
+        if self.original is not None and len(self.original[0]) != operator.n:
+            raise ValueError(f"original must have the {operator.n} rows of x, got {len(self.original[0])}")

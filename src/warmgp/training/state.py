@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from warmgp.checks import check_count, check_learning_rate, check_noise_floor
+from warmgp.checks import check_count, check_features, check_learning_rate, check_noise_floor
 from warmgp.gradient import GradientEstimator
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.solvers import Solver, StoppingRule
@@ -69,6 +69,8 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         check_count("n_steps", self.n_steps, least=0)
+        check_count("n_samples", self.n_samples)
+        check_features(self.n_features)
         check_learning_rate(self.learning_rate)
         check_noise_floor(self.noise_floor)
         if self.gradient.needs_factor and not self.solver.leaves_factor:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from warmgp.gradient import functions_of
 from warmgp.hyperparameters import Hyperparameters, inverse_softplus
 from warmgp.operators.base import KernelOperator
 from warmgp.solvers import SolveResult
@@ -58,7 +59,7 @@ def take_step(
         record,
         log_marginal_likelihood=likelihood,
         gain=float(slope @ (nu - state.nu)) / operator.n,
-        metrics=validation_metrics(operator, result.solution, gradient.functions(draw), *problem.held_out)
+        metrics=validation_metrics(operator, result.solution, functions_of(draw), *problem.held_out)
         if problem.held_out
         else {},
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -25,8 +24,11 @@ class Recipe(ABC):
     made_by: Preconditioning
 
     @abstractmethod
-    def moved_to(self, operator: KernelOperator) -> Preconditioner | None:
-        """Returns what the preconditioner itself would have become at the operator's θ, to the same bits."""
+    def at(self, operator: KernelOperator) -> Preconditioner | None:
+        """Returns what the preconditioner itself would have become at the operator's θ.
+
+        To the same bits where length scales have moved, as they do at every step of a training.
+        """
 
     @abstractmethod
     def pack(self) -> Packed:
@@ -37,14 +39,17 @@ class Preconditioner(ABC):
     """Applies P⁻¹ ≈ H⁻¹, made for one H or for an H nearby."""
 
     made_by: Preconditioning
-    fast: ClassVar[bool] = False  # whether a solve with it takes only a few iterations
     residual_may_rise: ClassVar[bool] = False  # whether it may do so a thousandfold in a solve that goes well
 
     @abstractmethod
     def apply(self, R: Tensor) -> Tensor:
-        """Returns P⁻¹R, (n, c), in memory of its own."""
+        """Returns P⁻¹R, (n, c).
 
-    def moved_to(self, operator: KernelOperator) -> Preconditioner | None:
+        On a GPU the call is recorded and replayed, unless the way it was made is ``fast``: it works on memory that
+        stays where it is, and transfers nothing to the host.
+        """
+
+    def at(self, operator: KernelOperator) -> Preconditioner | None:
         """Returns the preconditioner for the operator's θ, made from what of this one is still good there.
 
         Returns None where that is nothing: then it has to be made anew.
@@ -52,15 +57,16 @@ class Preconditioner(ABC):
         return None
 
     @property
-    def recipe(self) -> Recipe:
-        """The recipe that a checkpoint holds. A preconditioner that goes on from an earlier one overrides it."""
-        return MadeAnew(self.made_by)
+    def recipe(self) -> Recipe | None:
+        """The recipe that a checkpoint holds; None where nothing goes on from it, and it is made anew at every θ."""
+        return None
 
 
 class Preconditioning(ABC):
     """A way to make a preconditioner. Implementations are frozen dataclasses of their options."""
 
     name: ClassVar[str]
+    fast: ClassVar[bool] = False  # whether a solve takes only a few iterations with what it makes
 
     @abstractmethod
     def build(self, operator: KernelOperator) -> Preconditioner:
@@ -68,27 +74,16 @@ class Preconditioning(ABC):
 
     def unpack(self, tensors: Mapping[str, Tensor], content: Mapping[str, Any], shape: tuple[int, int]) -> Recipe:
         """Returns the recipe of a checkpoint for inputs of shape (n, d); raises ValueError for what cannot be one."""
-        for name in (*tensors, *content):
-            raise SchemaError(f"has {name!r} of a preconditioner, which {self.name!r} does not know")
-        return MadeAnew(self)
+        raise SchemaError(f"has a preconditioner's recipe, which {self.name!r} does not know")
 
     def at(self, operator: KernelOperator, kept: Preconditioner | Recipe | None) -> Preconditioner:
         """Returns the preconditioner for the operator's θ.
 
         It goes on from ``kept`` where that has the same options and is still good, else it is built from nothing.
         """
-        moved = kept.moved_to(operator) if kept is not None and kept.made_by == self else None
-        return moved or self.build(operator)
-
-
-@dataclass(frozen=True)
-class MadeAnew(Recipe):
-    """The recipe of a preconditioner that nothing goes on from: it is made from its options at every θ."""
-
-    made_by: Preconditioning
-
-    def moved_to(self, operator: KernelOperator) -> Preconditioner:
-        return self.made_by.build(operator)
-
-    def pack(self) -> Packed:
-        return {}, {}
+        made = kept.at(operator) if kept is not None and kept.made_by == self else None
+        if made is None:
+            made = self.build(operator)
+        if getattr(made, "made_by", None) != self:
+            raise TypeError(f"{type(made).__name__} must have made_by, the {type(self).__name__} that built it")
+        return made

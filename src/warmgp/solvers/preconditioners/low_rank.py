@@ -118,7 +118,7 @@ class Pivots(Recipe):
     made_by: LowRank
     age: int = 0
 
-    def moved_to(self, operator: KernelOperator) -> PivotedCholesky | None:
+    def at(self, operator: KernelOperator) -> PivotedCholesky | None:
         """Returns the factor from the same pivots at other length scales; None where they are too old for that."""
         return self.factor_at(operator) if self.age + 1 < self.made_by.pivot_every else None
 
@@ -149,7 +149,6 @@ class PivotedCholesky(Preconditioner):
         self.made_by = pivots.made_by
         self.origin: Origin = operator.origin
         self.noise_variance = operator.noise_variance
-        self.signal_variance = operator.signal_variance
         inner = operator.signal_variance * (self.unit_factor.T @ self.unit_factor)
         inner.diagonal().add_(operator.noise_variance)
         W = torch.linalg.solve_triangular(torch.linalg.cholesky(inner), self.unit_factor.T, upper=False)
@@ -160,13 +159,13 @@ class PivotedCholesky(Preconditioner):
     def recipe(self) -> Pivots:
         return self.pivots
 
-    def moved_to(self, operator: KernelOperator) -> PivotedCholesky | None:
+    def at(self, operator: KernelOperator) -> PivotedCholesky | None:
         """Returns the same factor at another noise and signal, or a new one from its pivots at other length scales."""
         if not self.origin.same_data(operator.origin):
             return None
         mine, its = self.origin.theta, operator.theta
         if not torch.equal(mine.length_scales, its.length_scales):
-            return self.pivots.moved_to(operator)
+            return self.pivots.at(operator)
         return self if mine.equals(its) else PivotedCholesky(self.unit_factor, operator, self.pivots)
 
     def apply(self, R: Tensor) -> Tensor:

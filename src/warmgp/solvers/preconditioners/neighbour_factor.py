@@ -52,6 +52,7 @@ class NearNeighbours(Preconditioning):
     low: LowRank | None = None
 
     name = "near neighbours"
+    fast = True
 
     def __post_init__(self) -> None:
         check_count("count", self.count)
@@ -100,7 +101,7 @@ class NeighbourRecipe(Recipe):
     low: Pivots | None
     made_by: NearNeighbours
 
-    def moved_to(self, operator: KernelOperator) -> NeighbourFactor:
+    def at(self, operator: KernelOperator) -> NeighbourFactor:
         near = Neighbours.seek(operator, self.made_by.count, self.length_scales)
         return self.made_by.going_on(operator, near, self.low)
 
@@ -122,7 +123,6 @@ class NeighbourFactor(Preconditioner):
     """
 
     made_by: NearNeighbours
-    fast = True
     residual_may_rise = True
 
     def __init__(
@@ -135,7 +135,7 @@ class NeighbourFactor(Preconditioner):
         self._S, self._Qt = _factors(operator, neighbours.groups, _in_double(low, operator))
         self._St = self._S.transposed()
 
-    def moved_to(self, operator: KernelOperator) -> NeighbourFactor | None:
+    def at(self, operator: KernelOperator) -> NeighbourFactor | None:
         if not self.origin.same_data(operator.origin):
             return None
         if self.origin.same(operator.origin):

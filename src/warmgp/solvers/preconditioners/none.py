@@ -26,4 +26,4 @@ class Identity(Preconditioner):
     made_by = Unpreconditioned()
 
     def apply(self, R: Tensor) -> Tensor:
-        return R.clone()
+        return R

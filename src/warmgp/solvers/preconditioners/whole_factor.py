@@ -29,6 +29,7 @@ class WholeFactor(Preconditioning):
     """Makes a whole factor of H, kept while the data stay. Conjugate gradients say when another takes its place."""
 
     name = "whole factor"
+    fast = True
 
     def build(self, operator: KernelOperator) -> StaleFactor:
         made = StaleFactor.build(operator)
@@ -55,7 +56,7 @@ class StaleRecipe(Recipe):
 
     made_by = WholeFactor()
 
-    def moved_to(self, operator: KernelOperator) -> StaleFactor | None:
+    def at(self, operator: KernelOperator) -> StaleFactor | None:
         return StaleFactor.build(operator.at(self.theta), double=self.double, half=self.half)
 
     def pack(self) -> Packed:
@@ -77,7 +78,6 @@ class StaleFactor(Preconditioner):
     origin: Origin
     double: bool
 
-    fast = True
     made_by = WholeFactor()
 
     @staticmethod
@@ -97,7 +97,7 @@ class StaleFactor(Preconditioner):
                 return factor if H.device.type == "cpu" else factor.inverted(torch.float16 if half else dtype)
         return None
 
-    def moved_to(self, operator: KernelOperator) -> StaleFactor | None:
+    def at(self, operator: KernelOperator) -> StaleFactor | None:
         """Returns itself at any θ of the same data; None for other data."""
         return self if self.origin.same_data(operator.origin) else None
 
