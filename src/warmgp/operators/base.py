@@ -136,7 +136,7 @@ class KernelOperator(ABC):
         return other
 
     def moved_to(self, theta: Hyperparameters) -> Self:
-        """Returns what :meth:`at` does, for a caller that is done with this operator, whose memory may be used again."""
+        """Returns what :meth:`at` does, for a caller that is done with this operator: the other may take its memory."""
         return self.at(theta)
 
     @overload
