@@ -1,4 +1,4 @@
-"""What to say where a solve fell short of its tolerance."""
+"""The words of warnings: where a solve fell short of its tolerance, or predictions of what is promised."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def inexact(found: Accuracy, plan: Plan, dtype: torch.dtype) -> str:
 
 
 def unsolved(final: SolveResult, rule: StoppingRule) -> str:
-    """Says how far the solve got, what that means for predictions, and what would help."""
+    """Says how far a solve that missed its tolerance got, what that means for predictions, and what would help."""
     precise = "" if final.solution.dtype == torch.float64 else 'dtype="float64" or '
     remedy = {
         "budget": f"raise max_epochs (now {rule.max_epochs:g}) or n_steps" if rule.max_epochs else "",
