@@ -36,7 +36,7 @@ class UsageError(ValueError):
 def training_table(
     table: Table, target: str, drop: Sequence[str], one_hot: Sequence[str]
 ) -> tuple[pd.DataFrame, FloatArray]:
-    """Returns the features as a DataFrame of numbers, in the order of the file, and the target; refuses text."""
+    """Returns features as a DataFrame of numbers, in the file's order, and the target; refuses what is no number."""
     for option, names in (("--drop", drop), ("--one-hot", one_hot)):
         for name in names:
             check_column(table, name, option)

@@ -46,7 +46,7 @@ class BoundedRows(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Reads into the buffer and returns how many bytes came; raises RowError for a row that is too long."""
+        """Reads into the buffer and returns how many bytes came; raises RowError for a row that will not do."""
         data = self._file.read(min(len(buffer), self._most))
         buffer[: len(data)] = data
         self._count(data)

@@ -46,9 +46,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     """Regresses by Gaussian processes, on ten thousand to millions of points.
 
     Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
-    the last step's solutions, and whose probes become posterior samples. Small data (up to 500 points, up to 8,000
-    on a GPU, more where that is faster) are trained exactly. Every "auto" is decided once, before training, and
-    readable afterwards: ``print(model.plan_)``; what came of it, too: ``print(model.report_)``.
+    the last step's solutions, and whose probes become posterior samples. Small data (up to 500 points, more where
+    that is clearly faster, and up to 8,000 on a GPU) are trained exactly. Every "auto" is decided once, before
+    training, and can be read afterwards, like what came of it: ``print(model.plan_)``, ``print(model.report_)``.
 
     Parameters
     ----------

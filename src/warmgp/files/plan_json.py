@@ -43,7 +43,7 @@ CODE = {"preconditioner": nothing}
 
 # -- what is allowed -------------------------------------------------------------------------------------------------
 def options(value: Any, name: str) -> None:
-    """Raises unless ``value`` has a name and options: of ours by their fields; those of others are not looked at."""
+    """Raises unless ``value`` is a name with options: ours must fit their fields, those of others are not looked at."""
     record({"name": text, "options": dict_of(lambda *_: None)})(value, name)
     cls = SOLVERS.get(value["name"]) or GRADIENTS.get(value["name"])
     if cls is None:

@@ -32,7 +32,7 @@ STEPS_PER_FACTOR = 9
 """Steps that one whole factor serves. Seen: 7 to 12 while the noise falls, many more at the end."""
 
 AP_EPOCHS = 40
-"""Epochs of alternating projections to a tolerance of 0.01, in a warm-started step. Seen: 5, and 200 at low noise."""
+"""Epochs of AP to a tolerance of 0.01, in a warm-started step. Seen: 5 at first, 200 at low noise."""
 
 CG_EPOCHS = 60
 """Epochs of conjugate gradients with a low-rank preconditioner, likewise. Seen: 10 to 140."""
@@ -103,7 +103,7 @@ def rates_for(request: Request) -> Rates:
 
 @lru_cache(maxsize=32)
 def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
-    """Times each operation on this CPU, once in the life of the process. ``threads`` only tells settings apart."""
+    """Times each operation on this CPU; rates are kept for the life of the process, apart by ``threads``, too."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(SIZE, d, generator=generator)
     V = torch.randn(SIZE, columns, generator=generator)

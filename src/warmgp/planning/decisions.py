@@ -21,10 +21,10 @@ SAMPLE_FROM = 6_000
 """The points from which on training starts on a random sample: steps on all of them are dear enough."""
 
 SAMPLE_SHARE, LEAST_SAMPLE, LARGEST_SAMPLE = 5, 2_000, 10_000
-"""One point in so many is in the sample, which has at least and at most so many points."""
+"""The sample is one point in ``SAMPLE_SHARE``, but no fewer and no more points than these two numbers."""
 
 FEATURE_SHARE, MOST_FEATURES = 4, 16_000
-"""There is one random feature for so many points, and at most so many: m features cost about m/n of an epoch."""
+"""There is one random feature for ``FEATURE_SHARE`` points, up to a most: m features cost about m/n of an epoch."""
 
 EXACT_POSTERIOR_UP_TO = 2_500
 """The most points whose variances come from a factor of H: n² operations a new point are cheap enough to have them
