@@ -1,7 +1,7 @@
 """warmgp: Gaussian-process regression on ten thousand to millions of points.
 
-``GPRegressor`` is all most people need. Researchers compose the parts: an operator (H = K + σ²I), a solver, a gradient
-estimator and ``train``.
+``GPRegressor`` is all that most people need. Researchers compose the parts: an operator (H = K + σ²I), a solver, a
+gradient estimator and ``train``.
 """
 
 from warmgp.estimator.convergence import ConvergenceWarning

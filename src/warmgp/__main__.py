@@ -1,4 +1,4 @@
-"""``python -m warmgp`` is the command line."""
+"""The command line by the name ``python -m warmgp``; it lives in :mod:`warmgp.cli.commands`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The callbacks by the name that they had before there were rooms; import them from ``warmgp``."""
+"""The callbacks by an earlier name, which is kept; import them from ``warmgp``."""
 
 from warmgp.files.logs import CSVLog, JSONLines, TensorBoard
 from warmgp.training.callbacks import EarlyStopping

@@ -1,4 +1,4 @@
-"""``python -m warmgp.demo`` by its short name; the demonstration lives in :mod:`warmgp.cli.demo`."""
+"""The demonstration by its short name, ``python -m warmgp.demo``; it lives in :mod:`warmgp.cli.demo`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What the command line predicts, and two checks: no answer that is no number, no word on inputs that make no sense."""
+"""What the command line predicts, and two checks: that every answer is a finite number, and that inputs make sense."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from warmgp.estimator.regressor import GPRegressor
 FloatArray = NDArray[np.float64]
 
 FAR = 1000.0
-"""Standard deviations of a training column beyond its range from which on a value is pointed out."""
+"""The distance beyond the range of a training column, in its standard deviations, at which a value is pointed out."""
 
 
 class NoAnswerError(RuntimeError):
-    """Says that a prediction is not a finite number."""
+    """Raised for a prediction that is not a finite number."""
 
 
 def feature_names(model: GPRegressor) -> list[str]:
@@ -37,7 +37,7 @@ def answer(
     std: bool = False,
     samples: int = 0,
 ) -> dict[str, FloatArray]:
-    """Returns mean, and perhaps std and functions, of the rows in X by the names of their columns; all of them finite.
+    """Returns mean, and perhaps std and functions, of the rows in X, by column; raises where one is not finite.
 
     ``rows`` are their numbers in the table at ``path``, counted from 1.
     """
@@ -70,7 +70,7 @@ def _check_finite(made: Mapping[str, FloatArray], path: Path, rows: NDArray[np.i
 class FarInputs:
     """Looks for cells so far outside of what a model was trained on that they may be codes for missing values.
 
-    Such a value (-9999, 1e20, 9.97e36) is a number like any other to a model, which answers with its prior there.
+    Such a value (−9999, 1e20, 9.97e36) is a number like any other to a model, which answers with its prior there.
     """
 
     def __init__(self, model: GPRegressor) -> None:
@@ -83,7 +83,7 @@ class FarInputs:
         self._rows = 0
 
     def look(self, X: pd.DataFrame, path: Path, first_row: int) -> None:
-        """Looks at the rows in X; ``first_row`` is the number of the first in its table."""
+        """Looks at the rows in X, of which the first is number ``first_row`` of its table, counted from 1."""
         z = self._scaler.x(X.to_numpy())
         far = (z < self._low - self._reach) | (z > self._high + self._reach)
         if not far.any():
@@ -96,7 +96,7 @@ class FarInputs:
 
     @property
     def warning(self) -> str:
-        """What to say about the rows looked at; empty where there is nothing to say."""
+        """The warning about the rows that were looked at; "" where there is none."""
         if not self._rows:
             return ""
         more = f" ({self._rows} rows have such cells)" if self._rows > 1 else ""

@@ -1,4 +1,4 @@
-"""Columns of a table as numbers: what a model is trained on, and what it reads again to predict.
+"""The columns of a table as numbers: those that a model is trained on, and those that it reads again to predict.
 
 A text column becomes indicator columns named ``column=value``: the names alone are enough to build them again for new
 rows. Whatever is no finite number is refused by column, row and value.
@@ -19,23 +19,24 @@ from numpy.typing import NDArray
 from warmgp.cli.tables import CHUNK_ROWS, Table, TableError, quoted
 
 MOST_CATEGORIES = 200
+"""The most values of a column that --one-hot encodes."""
 LARGEST = 1e150
-"""Standardisation squares numbers, and distances do."""
+"""The largest number that a table may hold: standardisation and distances square it."""
 EXACT = 2.0**53
-"""Up to here float64 holds every whole number."""
+"""The size up to which float64 holds every whole number."""
 
 FloatArray = NDArray[np.float64]
 
 
 class UsageError(ValueError):
-    """Options that do not go together, or an option's value that makes no sense."""
+    """Raised for options that do not go together, and for a value of an option that makes no sense."""
 
 
 # -- training ----------------------------------------------------------------------------------------------------------
 def training_table(
     table: Table, target: str, drop: Sequence[str], one_hot: Sequence[str]
 ) -> tuple[pd.DataFrame, FloatArray]:
-    """Features as a float64 DataFrame, in the order of the file, and the target; refuses what is no number."""
+    """Returns features as a DataFrame of numbers, in the file's order, and the target; refuses what is no number."""
     for option, names in (("--drop", drop), ("--one-hot", one_hot)):
         for name in names:
             check_column(table, name, option)
@@ -70,7 +71,7 @@ def training_table(
             made[name] = feature(frame[name], table.path, remedy=remedy)
             continue
         known = categories(frame[name], table.path)
-        for value in known:  # predict knows no more than the names
+        for value in known:  # a prediction knows no more than the names
             if resolve([f"{name}={value}"], table) != ([], {name: [value]}):
                 raise TableError(
                     f"--one-hot {name}: '{name}={value}' reads as another column of {table.path}: rename one"
@@ -81,7 +82,7 @@ def training_table(
 
 # -- columns -----------------------------------------------------------------------------------------------------------
 def check_column(table: Table, name: str, what: str) -> None:
-    """Refuse a column that the table lacks, with the nearest names."""
+    """Raises where the table lacks a column, with the nearest names."""
     if name in table:
         return
     parts = [part.strip() for part in name.split(",")]
@@ -95,7 +96,7 @@ def check_column(table: Table, name: str, what: str) -> None:
 
 
 def one_target(table: Table, given: Sequence[str]) -> str:
-    """The column that --target names; refuses one that the table lacks, and several."""
+    """Returns the column that --target names; refuses one that the table lacks, and several."""
     parts = [part.strip() for part in given[0].split(",")]
     listed = given[0] not in table and len(parts) > 1 and any(part in table for part in parts)
     if len(given) > 1 or listed:
@@ -107,14 +108,14 @@ def one_target(table: Table, given: Sequence[str]) -> str:
 
 
 def feature(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> NDArray[Any]:
-    """An input column as finite float64, or as the whole numbers that it holds where float64 cannot hold them all."""
+    """Returns an input column as finite float64, or as its whole numbers where float64 cannot hold them all."""
     if _is_plain(column) and column.dtype.kind in "iu" and _loses_digits(column, column.to_numpy(np.float64)):
         return np.asarray(column.to_numpy())
     return numeric(column, path, first_row, remedy)
 
 
 def numeric(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> FloatArray:
-    """A column as finite float64; raises TableError naming the column and the first bad row (counted from 1)."""
+    """Returns a column as finite float64; raises a TableError that names it and its first bad row otherwise."""
     values = _numbers(column)
     label, end = f"column {column.name!r} of {path}", f": {remedy}" if remedy else ""
     if values is None:
@@ -143,7 +144,7 @@ def numeric(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> Fl
 
 
 def text_cell(column: Any) -> str | None:
-    """The first cell that is text where a number should be, or None."""
+    """Returns the first cell that is text where a number should be, or None."""
     if _is_plain(column):
         return None
     values = _numbers(column)
@@ -154,7 +155,7 @@ def text_cell(column: Any) -> str | None:
 
 
 def categories(column: Any, path: Path) -> list[str]:
-    """The different values of a text column, sorted."""
+    """Returns the different values of a text column, sorted; raises where there are too many."""
     found = sorted(column.dropna().unique())  # blanks are refused by indicators
     if len(found) > MOST_CATEGORIES:
         raise TableError(
@@ -165,7 +166,7 @@ def categories(column: Any, path: Path) -> list[str]:
 
 
 def indicators(column: Any, known: Sequence[str], path: Path, first_row: int = 1) -> dict[str, FloatArray]:
-    """One column ``column=value`` of zeros and ones for each known value; refuses a value that is not known."""
+    """Returns a column ``column=value`` of zeros and ones for each known value; refuses a value that is not known."""
     if column.isna().any():
         row = first_row + int(column.isna().to_numpy().argmax())
         raise TableError(f"column {column.name!r} of {path} is blank in row {row}: fill it in or leave the row out")
@@ -180,7 +181,7 @@ def indicators(column: Any, known: Sequence[str], path: Path, first_row: int = 1
 
 
 def resolve(names: Sequence[str], table: Table) -> tuple[list[str], dict[str, list[str]]]:
-    """Which columns give a model's features: (numeric columns, {text column: its known values})."""
+    """Returns the columns that give a model's features: (numeric columns, {text column: its known values})."""
     plain: list[str] = []
     one_hot: dict[str, list[str]] = {}
     missing: list[str] = []
@@ -203,7 +204,7 @@ def resolve(names: Sequence[str], table: Table) -> tuple[list[str], dict[str, li
 def feature_chunks(
     table: Table, names: Sequence[str], extra: Sequence[str] = (), rows: int = CHUNK_ROWS
 ) -> Iterator[tuple[Any, dict[str, FloatArray]]]:
-    """Chunks of (the features of a model in its order, the extra columns), all checked."""
+    """Yields chunks of (the features of a model in its order, the extra columns), all checked."""
     plain, one_hot = resolve(names, table)
     needed = list(dict.fromkeys([*plain, *one_hot, *extra]))
     row, remedy = 1, "correct it or leave the row out"
@@ -217,7 +218,7 @@ def feature_chunks(
 
 
 def _numbers(column: Any) -> FloatArray | None:
-    """As float64 with NaN for what is no number; None where the type cannot be numbers (dates, …)."""
+    """Returns a column as float64, NaN for what is no number; None where its type cannot be numbers (dates, …)."""
     if _is_plain(column):
         return np.asarray(column.to_numpy(), dtype=np.float64)
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -233,7 +234,7 @@ def _numbers(column: Any) -> FloatArray | None:
 
 
 def _loses_digits(column: Any, values: FloatArray) -> bool:
-    """Whether whole numbers of a column differ from their float64 ``values``."""
+    """Says whether whole numbers of a column differ from their float64 ``values``."""
     if not pd.api.types.is_integer_dtype(column.dtype) or column.isna().any():
         return False
     whole = column.to_numpy(dtype=np.uint64 if column.min() >= 0 else np.int64)
@@ -242,5 +243,5 @@ def _loses_digits(column: Any, values: FloatArray) -> bool:
 
 
 def _is_plain(column: Any) -> bool:
-    """Whether numpy holds it as real numbers, as in nearly all of a wide table."""
+    """Says whether numpy holds a column as real numbers, as nearly all of a wide table."""
     return isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiub"

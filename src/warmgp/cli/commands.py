@@ -253,7 +253,7 @@ def demo(
 # -- what the commands are made of -----------------------------------------------------------------------------------
 def _bar(quiet: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rows]}"))
-    quiet = quiet or not sys.stderr.isatty()  # a quiet console, too: before 15 rich ends even no bar with a line
+    quiet = quiet or not sys.stderr.isatty()  # the console, too: rich before 15 ends even a hidden bar with a line
     return Progress(*columns, TimeRemainingColumn(), console=console(stderr=True, quiet=quiet), disable=quiet)
 
 
@@ -277,7 +277,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
 
 
 def _fail(error: Exception) -> int:
-    """Tells an error in one line and returns its exit code."""
+    """Tells an error in one line on stderr and returns its exit code."""
     if hasattr(error, "format_message"):  # wrong usage, found by typer
         if type(error).__name__ == "NoArgsIsHelpError":
             console(stderr=True).print(error.format_message())

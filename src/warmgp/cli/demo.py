@@ -1,6 +1,6 @@
-"""The main job on made-up data: fit 5,000 noisy points of a surface, say how it went, draw it.
+"""The demonstration on made-up data: it fits 5,000 noisy points of a surface, says how it went, and draws it.
 
-python -m warmgp.cli.demo --out demo.png
+python -m warmgp.demo --out demo.png
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ FloatArray = NDArray[np.float64]
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """Fits, reports and draws, by the arguments of the command line; returns the exit code."""
     parser = argparse.ArgumentParser(description="Fit a noisy surface and draw mean, uncertainty and convergence.")
     parser.add_argument("--n", type=int, default=5000, help="training points")
     parser.add_argument("--steps", type=int, default=50, help="optimiser steps")
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     check_writable(args.out)
     X, y, f = surface(args.n, args.noise, seed=0)
-    seen = ~in_hole(X)  # leave a hole, to see the uncertainty grow where nothing was observed
+    seen = ~in_hole(X)  # a hole is left out, to see the uncertainty grow where nothing was observed
     X, y = X[seen], y[seen]
     print(f"Fitting {len(y):,} noisy observations of a surface (a square hole is left out) …", flush=True)
     began = time.perf_counter()
@@ -51,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def in_hole(X: FloatArray) -> NDArray[np.bool_]:
-    """Which points lie in the square around (0.35, 0.35) that is left out."""
+    """Says which points X, (m, 2), lie in the square around (0.35, 0.35) that is left out, (m,)."""
     return np.asarray((np.abs(X - 0.35) <= 0.22).all(1))
 
 
@@ -64,7 +65,7 @@ def report(
     mean: FloatArray,
     std: FloatArray,
 ) -> None:
-    """A few lines of plain results."""
+    """Prints the results in a few lines."""
     hole = in_hole(grid)
     found = float(model.hyperparameters_.noise_scale) * model.scaler_.y_scale
     error, covered = np.abs(mean - truth), np.abs(mean - truth) <= 1.96 * std
@@ -83,7 +84,7 @@ def report(
 
 
 def draw(path: Path, model: GPRegressor, X: FloatArray, truth: FloatArray, mean: FloatArray, std: FloatArray) -> None:
-    """Six panels: truth, mean, std; residuals, hyperparameters, work over steps."""
+    """Draws six panels: truth, mean, std; residuals, hyperparameters and work over the steps."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -61,7 +61,7 @@ def check_paths(data: Path, out: Path | None, checkpoint: Path | None, resume: b
 
 
 def check_apart(paths: dict[str, Path | None]) -> None:
-    """Refuses to write over what is read."""
+    """Refuses two paths, by what they are for, that are the same file: nothing is written over what is read."""
     seen: dict[Path, str] = {}
     for what, path in paths.items():
         if path is not None and (other := seen.setdefault(Path(os.path.realpath(path)), what)) != what:

@@ -11,7 +11,7 @@ FloatArray = NDArray[np.float64]
 
 
 def split(n: int, fraction: float | None, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """(training rows, held-out rows) in the order of the table; none are held out without a fraction."""
+    """Returns (training rows, held-out rows) in the order of the table; without a fraction none are held out."""
     if fraction is None:
         return np.arange(n), np.arange(0)
     held = round(fraction * n)
@@ -22,7 +22,7 @@ def split(n: int, fraction: float | None, seed: int) -> tuple[NDArray[np.intp], 
 
 
 def metrics(y: FloatArray, mean: FloatArray, std: FloatArray) -> dict[str, str]:
-    """RMSE, R², mean log predictive density and coverage, in the units of y."""
+    """Returns RMSE, R², mean log predictive density and coverage as text, in the units of y."""
     error = y - mean
     spread = float(np.sum((y - y.mean()) ** 2))
     density = -0.5 * ((error / std) ** 2 + np.log(2 * np.pi * std**2))

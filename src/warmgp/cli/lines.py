@@ -6,11 +6,11 @@ import io
 from typing import Any
 
 LONGEST_ROW = 2**25
-"""Bytes that one row of a text table may have, 32 MiB: a million columns of 32 characters."""
+"""The most bytes of one row of a text table, 32 MiB: a million columns of 32 characters."""
 
 
 class RowError(ValueError):
-    """A row of a text table is longer than any table needs, or no text."""
+    """Raised for a row of a text table that is longer than any table needs, or no text."""
 
 
 class BoundedRows(io.RawIOBase):
@@ -23,9 +23,9 @@ class BoundedRows(io.RawIOBase):
     Parameters
     ----------
     file : binary file
-        What is read.
+        The file that is read.
     most : int, optional
-        Bytes that a row may have; LONGEST_ROW by default.
+        The most bytes of a row; ``LONGEST_ROW`` by default.
     """
 
     def __init__(self, file: Any, most: int | None = None) -> None:
@@ -33,18 +33,20 @@ class BoundedRows(io.RawIOBase):
         self._file = file
         self._most = LONGEST_ROW if most is None else most
         self._line = 0  # bytes since the last line end
-        self.text = False  # whether what comes has to be text: some parsers end a cell at a NUL, and say nothing
+        self.text = False  # whether a NUL is an error: some parsers end a cell at one, and say nothing
         self.expect(1)
 
     def expect(self, rows: int) -> None:
-        """Say that the next rows are being read, this many."""
+        """Takes note that the parser is about to read this many rows."""
         self._ends = rows  # line ends that may still come
         self._beyond = 0  # bytes read since the last of them
 
     def readable(self) -> bool:
+        """Says that the file can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Reads into the buffer and returns how many bytes came; raises RowError for a row that will not do."""
         data = self._file.read(min(len(buffer), self._most))
         buffer[: len(data)] = data
         self._count(data)

@@ -31,15 +31,17 @@ from warmgp.files.paths import check_readable, check_writable
 CHUNK_ROWS = 2 * 8192
 """Rows per chunk: a multiple of the posterior's batches, so that chunks change no digit of a prediction."""
 FORMATS = (".csv", ".csv.gz", ".parquet", ".pq", ".npz")
+"""The extensions of tables."""
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "null", "NULL", "None"]
-# from 3.1 on every number is parsed exactly, and the option is deprecated
+"""Cells of a CSV that count as blank."""
+# from pandas 3.1 on every number is parsed exactly, and the option is deprecated
 _EXACT = {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
 
 FloatArray = NDArray[np.float64]
 
 
 class TableError(ValueError):
-    """A table, or a cell of it, that cannot be used."""
+    """Raised for a table, or a cell of it, that cannot be used."""
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -56,11 +58,11 @@ class Table(ABC):
         self.fraction = 0.0
 
     def __contains__(self, name: str) -> bool:
-        """Whether it has a column of that name."""
+        """Says whether it has a column of that name."""
         return name in self._known
 
     def chunks(self, columns: Sequence[str], text: Sequence[str] = (), rows: int = CHUNK_ROWS) -> Iterator[Any]:
-        """DataFrames of those columns, each of exactly ``rows`` rows but the last; ``text`` columns as strings."""
+        """Yields DataFrames of those columns, of exactly ``rows`` rows but the last; ``text`` columns as strings."""
         waiting: list[Any] = []
         count = total = 0
         for part in self._parts(list(columns), list(text), rows):
@@ -80,16 +82,16 @@ class Table(ABC):
             raise TableError(f"{self.path} has column names but no rows: add some")
 
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> Any:
-        """All rows of those columns as one DataFrame."""
+        """Returns all rows of those columns as one DataFrame."""
         return pd.concat(list(self.chunks(columns, text)), ignore_index=True)
 
     @abstractmethod
     def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
-        """DataFrames of those columns, of whatever length the format reads best."""
+        """Yields DataFrames of those columns, of whatever length the format reads best."""
 
 
 def open_table(path: str | os.PathLike[str]) -> Table:
-    """The table of that file, by its extension."""
+    """Opens the table in a file, by its extension."""
     path = Path(path)
     kind = table_format(path)
     check_readable(path)
@@ -101,7 +103,7 @@ def open_table(path: str | os.PathLike[str]) -> Table:
 
 
 def table_format(path: Path) -> str:
-    """The extension, one of FORMATS."""
+    """Returns the extension of a path, one of ``FORMATS``; raises for any other."""
     for known in FORMATS:
         if path.name.lower().endswith(known):
             return known
@@ -113,7 +115,7 @@ class _CsvTable(Table):
         with _reading(path), _csv_file(path) as (_, file):
             lines = io.TextIOWrapper(io.BufferedReader(file), "utf-8-sig", newline="")
             header = next(csv.reader(lines, skipinitialspace=True), [])
-        names = [name.strip().strip("\ufeff").strip() for name in header]  # marks of files that were put together
+        names = [name.strip().strip("\ufeff").strip() for name in header]  # marks of files put together
         if any("\0" in name for name in names):
             raise TableError(f"{path} is not text (it holds NUL characters): save it as CSV in UTF-8")
         if not any(names):
@@ -205,7 +207,7 @@ class _NpzTable(Table):
 
 
 def _check_claim(path: Path, file: Any, name: str) -> None:
-    """Refuse an array whose header claims another size than its file holds, before memory is asked for."""
+    """Refuses an array whose header claims another size than its file holds, before memory is asked for."""
     member = f"{name}.npy"
     if member not in file.zip.namelist():  # bytes that are no array
         raise TableError(f"{name} in {path} is not an array of numpy: write it with numpy.savez(…, X=X, y=y)")
@@ -224,7 +226,7 @@ def _check_claim(path: Path, file: Any, name: str) -> None:
 
 
 def _arrow(path: Path) -> Any:
-    """pyarrow, which only Parquet needs."""
+    """Returns pyarrow, which only Parquet needs; raises where it is not installed."""
     try:
         import pyarrow.parquet
     except ImportError as error:
@@ -234,7 +236,7 @@ def _arrow(path: Path) -> Any:
 
 @contextlib.contextmanager
 def _csv_file(path: Path) -> Iterator[tuple[IO[bytes], BoundedRows]]:
-    """(the file itself, the file unzipped and with a bound on its rows)."""
+    """Yields (the file itself, the file unzipped and with a bound on its rows)."""
     with path.open("rb") as raw:
         yield raw, BoundedRows(gzip.GzipFile(fileobj=raw) if path.name.lower().endswith(".gz") else raw)
 
@@ -259,11 +261,12 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def quoted(names: Sequence[str], between: str = ", ") -> str:
+    """Returns the names in quotation marks, one after the other."""
     return between.join(map(repr, map(str, names)))
 
 
 def _as_text(column: Any) -> Any:
-    """Strings, stripped; whole numbers without a decimal point; blanks stay blank."""
+    """Returns a column as strings, stripped; whole numbers have no decimal point, and blanks stay blank."""
 
     def text(value: Any) -> str | None:
         whole = isinstance(value, float | np.floating) and float(value).is_integer()
@@ -276,8 +279,8 @@ def _as_text(column: Any) -> Any:
 class TableWriter:
     """Writes a table chunk by chunk; it appears only when all is written (:mod:`warmgp.files.atomic`).
 
-    A context manager: leaving it by an exception removes what was written. Floats are written so that they read back
-    to the same bits.
+    It is a context manager: leaving it by an exception removes what was written. Floats are written so that they read
+    back to the same bits.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -285,10 +288,10 @@ class TableWriter:
         self.kind = table_format(self.path)
         check_writable(self.path)
         if self.kind in (".parquet", ".pq"):
-            _arrow(self.path)  # or refuse at once
+            _arrow(self.path)  # or raise at once
         self._whole = whole_file(self.path)
         self._stream: Any = None  # a gzip or Parquet writer over the file
-        self._kept: list[Any] = []  # of an npz, which is written in one go
+        self._kept: list[Any] = []  # the chunks of an npz, which is written in one go
         self._begun = False
 
     def __enter__(self) -> Self:
@@ -298,7 +301,7 @@ class TableWriter:
         return self
 
     def write(self, columns: Mapping[str, FloatArray]) -> None:
-        """Append rows."""
+        """Appends rows, given by column."""
         frame = pd.DataFrame(dict(columns))
         if self.kind == ".npz":
             self._kept.append(frame)

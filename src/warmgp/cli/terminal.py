@@ -11,7 +11,7 @@ from rich.text import Text
 
 
 def printable(text: str) -> str:
-    r"""The text in one line of visible characters, others as escapes such as ``\x1b``.
+    r"""Returns the text as one line of visible characters, others as escapes such as ``\x1b``.
 
     A terminal obeys escape sequences, and a name in a file may hold them; it also may hold bytes that are no text.
     """
@@ -21,22 +21,22 @@ def printable(text: str) -> str:
 
 
 def console(stderr: bool = False, quiet: bool = False) -> Console:
-    """A console that prints what it is given: no markup, no emoji names, no colours of numbers."""
+    """Makes a console that prints what it is given: no markup, no emoji names, no colours of numbers."""
     return Console(stderr=stderr, quiet=quiet, markup=False, emoji=False, highlight=False)
 
 
 def tell(text: str, stderr: bool = False) -> None:
-    """Print one line, however long."""
+    """Prints one line, however long."""
     console(stderr).print(Text(printable(text)), soft_wrap=True)
 
 
 def say(kind: str, text: str) -> None:
-    """Print one line ``kind: text`` on stderr, line ends as spaces."""
+    """Writes one line ``kind: text`` to stderr, line ends as spaces."""
     sys.stderr.write(f"{kind}: {printable(' '.join(text.split()))}\n")
 
 
 def show(title: str, rows: Mapping[str, str]) -> None:
-    """Print a title and a table of two columns."""
+    """Prints a title and a table of two columns."""
     tell(title)
     grid = Grid(show_header=False)
     for name, value in rows.items():
@@ -45,5 +45,5 @@ def show(title: str, rows: Mapping[str, str]) -> None:
 
 
 def cells(*texts: str) -> list[Text]:
-    """The cells of a table's row, which rich prints as they are."""
+    """Returns the cells of a table's row, which rich prints as they are."""
     return [Text(printable(text)) for text in texts]

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 
 class Terminated(SystemExit):
-    """The wish of the system that this process should end, as an exception: what is open is closed on the way."""
+    """Raised where the system wants this process to end: what is open is closed on the way."""
 
 
 @contextlib.contextmanager
 def terminated() -> Iterator[None]:
-    """Turn SIGTERM into :class:`Terminated`, once; a second one ends the process at once, as it always did."""
+    """Turns SIGTERM into :class:`Terminated`, once; a second one ends the process at once, as it always did."""
 
     def end(*_: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

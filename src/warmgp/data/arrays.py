@@ -1,4 +1,4 @@
-"""At the border: numpy in, numpy out; tensor in, tensor out on the same device; what is no number, refused by name."""
+"""The border to users' arrays: numpy in, numpy out; tensor in, tensor out on its device; what is no number, refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_NUMBERS = {"c": "Complex data", "M": "Dates", "m": "Time spans"}
 
 
 def to_numpy(values: Any) -> Any:
-    """Returns a tensor as a numpy array, wherever it is; anything else as it came."""
+    """Returns a tensor as a numpy array, whatever its device; anything else as it came."""
     if isinstance(values, torch.Tensor):
         return values.detach().cpu().numpy()
     return values
@@ -39,9 +39,9 @@ def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1,
         Its ``n_features_in_`` and ``feature_names_in_`` are set with ``reset``, and held against X without.
     X : array, tensor or data frame
     least : int
-        Rows that are needed.
+        The least number of rows.
     name : str
-        What to call X in an error.
+        The name of X in an error.
     """
     X = to_numpy(X)
     _check_mask(name, X)
@@ -80,7 +80,7 @@ EXACT = 2**53
 def integer_rest(X: Any) -> FloatArray | None:
     """Returns what float64 cannot hold of large integers, X − float64(X), (n, d); None where it holds all.
 
-    Nanoseconds since 1970 are about 2⁶⁰, and neighbouring float64 numbers there 256 ns apart.
+    Nanoseconds since 1970 are about 2⁶⁰, where neighbouring float64 numbers are 256 ns apart.
     """
     X = to_numpy(X)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):  # pandas, polars
@@ -99,7 +99,7 @@ def integer_rest(X: Any) -> FloatArray | None:
 
 
 def _rest(column: NDArray[Any]) -> FloatArray:
-    """Returns integers less their float64 value, exactly."""
+    """Returns integers less their float64 values, exactly, (n,)."""
     held = column.astype(np.float64)
     if column.dtype == np.int64 and np.abs(held).max() < 2.0**63:
         return (column - held.astype(np.int64)).astype(np.float64)
@@ -109,7 +109,7 @@ def _rest(column: NDArray[Any]) -> FloatArray:
 def check_targets(y: Any, n: int, name: str = "y", inputs: str = "X") -> FloatArray:
     """Returns targets as a finite float64 array of (n,); takes one column of (n, 1) with scikit-learn's warning.
 
-    ``name`` and ``inputs`` are what to call y and X in an error.
+    ``name`` and ``inputs`` are the names of y and X in an error.
     """
     if y is None:
         raise ValueError(f"GPRegressor requires {name} to be passed, but the target {name} is None")
@@ -143,7 +143,7 @@ def check_targets(y: Any, n: int, name: str = "y", inputs: str = "X") -> FloatAr
 def check_finite(name: str, values: FloatArray, columns: Any = None) -> None:
     """Raises where a cell of an array of (n,) or (n, d) is NaN or infinite; names the first of them.
 
-    ``columns`` are their names, numbers by default.
+    ``columns`` are the names of the columns; by default their numbers.
     """
     bad = ~np.isfinite(values)
     if not bad.any():
@@ -193,14 +193,14 @@ def _check_mask(name: str, values: Any) -> None:
 
 
 def _dtypes(X: Any) -> list[tuple[str, Any]]:
-    """Returns (which column, dtype) of a data frame; one dtype for all of an array."""
+    """Returns (which column, dtype) of each column of a data frame; one pair for a whole array."""
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         return [(f", column {column!r},", dtype) for column, dtype in zip(X.columns, X.dtypes, strict=False)]
     return [("", getattr(X, "dtype", None))]
 
 
 def _first_text(X: Any) -> str | None:
-    """Returns the first column that is not numbers, where that is what is wrong with X."""
+    """Names the first column that is not numbers, for an error; returns None where that is not what is wrong with X."""
     if hasattr(X, "columns"):
         columns = {name: X[name] for name in X.columns}
     else:

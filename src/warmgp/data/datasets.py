@@ -1,4 +1,4 @@
-"""Data to fit: the UCI benchmark sets with their published splits, and those of :mod:`warmgp.data.synthetic`.
+"""Data sets to fit: UCI's benchmarks with their published splits, and those of :mod:`warmgp.data.synthetic`.
 
 :func:`uci` returns one train/test split of a benchmark dataset, standardised by its training part as the paper does::
 
@@ -9,9 +9,9 @@ The files are those of the public collection github.com/treforevans/uci_datasets
 4.0). They are looked for in the ``folder`` argument, else in the folder named by the environment variable
 ``WARMGP_DATA``, else in a per-user cache that is filled by download on first use. Whoever names a folder means that
 folder, so nothing is downloaded then, and its files are read as they are. A download is put in place only after its
-SHA-256 checksum was verified, and verified again whenever it is read from the cache: a file that has changed there is
-an error, not a new download, since who changed it may want to know. A file without a known checksum is never
-downloaded.
+SHA-256 checksum was verified, and it is verified again whenever it is read from the cache: a file that has changed
+there is an error, not a new download, since whoever changed it may want to know. A file without a known checksum is
+never downloaded.
 
 A dataset is a folder of two files: ``data.csv.gz`` (no header, the last column is the target; or ``data.npz`` with
 arrays ``X`` and ``y``) and ``test_mask.csv.gz`` (one column for each of ten splits, 1 marks a test row).
@@ -39,14 +39,14 @@ __all__ = ["UCI_NAMES", "DownloadError", "Split", "fetch", "gp_sample", "surface
 
 FloatArray = NDArray[np.float64]
 
-#: Names :func:`uci` knows, by number of rows.
+#: Names that :func:`uci` knows, in the order of their numbers of rows.
 UCI_NAMES: tuple[str, ...] = ("pol", "elevators", "bike", "protein", "keggdirected", "houseelectric")
 
 _N_SPLITS = 10
 _ENVIRONMENT = "WARMGP_DATA"
 _CSV, _NPZ, _MASK = "data.csv.gz", "data.npz", "test_mask.csv.gz"
 
-#: Where :func:`fetch` downloads from; a dataset's folder name and a file name follow.
+#: The address that :func:`fetch` downloads from; a dataset's name and a file's follow.
 BASE_URL = "https://raw.githubusercontent.com/treforevans/uci_datasets/master/uci_datasets"
 
 #: SHA-256 of each file of the collection, taken from our copies; they equal the object ids of the Git LFS pointers in
@@ -84,12 +84,12 @@ _BY_HAND = (
 
 
 class DownloadError(OSError):
-    """A dataset could not be downloaded, must not be, or what arrived or lies in the cache is not the expected file."""
+    """Raised where a dataset cannot or must not be downloaded, or what arrived or lies in the cache is another file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """One train/test split of a dataset.
+    """Holds one train/test split of a dataset.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def uci(
     standardize: bool = True,
     download: bool = True,
 ) -> Split:
-    """Load one published split of a UCI regression dataset.
+    """Loads one published split of a UCI regression dataset.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def uci(
         A folder that holds one folder per dataset. Without it, the environment variable ``WARMGP_DATA`` names that
         folder; without that, it is a cache below ``$XDG_CACHE_HOME`` or ``~/.cache``.
     standardize : bool, default True
-        Standardise inputs and target with the mean and standard deviation of the training rows, the units of the
-        paper's tables. Otherwise the values are as in the file.
+        Whether inputs and target are standardised with the mean and standard deviation of the training rows, the units
+        of the paper's tables. Otherwise the values are as in the file.
     download : bool, default True
         Whether a dataset that is missing from the cache may be downloaded. A folder that was named, by argument or
         variable, is never written to.
@@ -184,7 +184,7 @@ def fetch(
     base_url: str = BASE_URL,
     checksums: Mapping[str, Mapping[str, str]] = CHECKSUMS,
 ) -> Path:
-    """Download a dataset into a folder, verified.
+    """Downloads a dataset into a folder, and verifies it.
 
     All files are downloaded beside their destination and verified before the first is moved into place, so that an
     interrupted, damaged or altered download leaves nothing behind and a dataset is never half there.
@@ -196,7 +196,7 @@ def fetch(
     folder : path
         The folder that will hold ``<name>/``; made if missing. Files of that dataset already there are replaced.
     base_url : str
-        Where ``<name>/<file>`` is appended to; a mirror, or a ``file://`` address.
+        The address that ``<name>/<file>`` is appended to; a mirror, or a ``file://`` address.
     checksums : mapping
         Dataset to file name to SHA-256 in hexadecimal. It also says which files make up the dataset.
 
@@ -234,7 +234,7 @@ def fetch(
 
 
 def _download(url: str, path: Path) -> str:
-    """Stream ``url`` into ``path`` and return the SHA-256 of what arrived."""
+    """Streams ``url`` into ``path`` and returns the SHA-256 of what arrived."""
     digest = hashlib.sha256()
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response, path.open("wb") as out:
@@ -247,13 +247,13 @@ def _download(url: str, path: Path) -> str:
 
 
 def _cache_folder() -> Path:
-    """Return the per-user cache; a relative XDG_CACHE_HOME is ignored, as its specification asks."""
+    """Returns the per-user cache; a relative XDG_CACHE_HOME is ignored, as its specification asks."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".cache") / "warmgp" / "uci"
 
 
 def _verify(path: Path, checksums: Mapping[str, str]) -> None:
-    """Raise where a file of a dataset folder is not what its checksum says."""
+    """Raises where a file of a dataset folder is not what its checksum says."""
     for file, expected in checksums.items():
         with (path / file).open("rb") as data:
             got = hashlib.file_digest(data, "sha256").hexdigest()
@@ -266,7 +266,7 @@ def _verify(path: Path, checksums: Mapping[str, str]) -> None:
 
 
 def _missing(path: Path) -> list[str]:
-    """Name the files a dataset folder lacks."""
+    """Names the files that a dataset folder lacks."""
     missing = [] if (path / _MASK).is_file() else [_MASK]
     if not any((path / file).is_file() for file in (_CSV, _NPZ)):
         missing.insert(0, f"{_CSV} (or {_NPZ})")
@@ -274,7 +274,7 @@ def _missing(path: Path) -> list[str]:
 
 
 def _locate(name: str, folder: str | os.PathLike[str] | None, download: bool) -> Path:
-    """Find the folder of a dataset; download only where the user named no folder."""
+    """Finds the folder of a dataset; downloads only where the user named no folder."""
     environment = os.environ.get(_ENVIRONMENT)
     if folder is not None:
         root, origin = Path(folder).expanduser(), "the argument folder"
@@ -302,7 +302,7 @@ def _locate(name: str, folder: str | os.PathLike[str] | None, download: bool) ->
 
 
 def _read_data(path: Path) -> tuple[FloatArray, FloatArray]:
-    """Read inputs and target of a dataset folder; the csv, which is the published form, goes first."""
+    """Reads inputs (n, d) and target (n,) of a dataset folder: from the csv, the published form, if there is one."""
     if (file := path / _CSV).is_file():
         table = np.loadtxt(file, delimiter=",", dtype=np.float64, ndmin=2)
         if table.shape[1] < 2:
@@ -319,7 +319,7 @@ def _read_data(path: Path) -> tuple[FloatArray, FloatArray]:
 
 
 def _read_test_rows(file: Path, split: int, rows: int) -> NDArray[np.bool_]:
-    """Read which rows one split holds out for testing."""
+    """Reads which rows one split holds out for testing, (rows,)."""
     mask = np.loadtxt(file, delimiter=",", dtype=np.int8, ndmin=2)
     if mask.shape[0] != rows:
         raise ValueError(f"{file} has {mask.shape[0]} rows but the data beside it has {rows}; they must match")

@@ -15,23 +15,24 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 NEAR = 64
-"""Float32 numbers between neighbours up to which they belong to one group."""
+"""The most float32 numbers between neighbours of one group."""
 WIDE = 4096
-"""Float32 numbers that a group spans from which it is told apart well enough."""
+"""The span of a group, in float32 numbers, from which on its points are told apart well enough."""
 MANY = 8
-"""Different values that make a group: fewer are near duplicates."""
+"""The fewest different values that make a group: fewer are near duplicates."""
 ALONE = 4.0
-"""Widths of a group that it is away from others at least: chance makes no such gaps among many points."""
+"""The least gap between a group and others, in its own widths: chance makes no such gaps among many points."""
 SHARE = 0.05
-"""Of the different values, from which groups matter."""
+"""The share of all different values from which on groups matter."""
 ROWS = 2_000_000
-"""Rows that are looked at, evenly spread over all: of more, groups of few points may not show."""
+"""The rows that are looked at, evenly spread over all (up to twice as many): of larger data, groups of few points may
+not show."""
 
 
 def unresolved_columns(x: FloatArray) -> dict[int, float]:
-    """The columns of centred inputs x (n, d) with groups of points that float32 does not tell apart.
+    """Returns the columns of centred inputs x (n, d) with groups of points that float32 does not tell apart.
 
-    Each with the median width of its groups, in the units of x.
+    They are numbers of columns, each with the median width of its groups, in the units of x.
     """
     some = x[:: max(1, len(x) // ROWS)]
     found = {j: _tight_width(np.unique(some[:, j])) for j in range(x.shape[1])}
@@ -39,8 +40,10 @@ def unresolved_columns(x: FloatArray) -> dict[int, float]:
 
 
 def _tight_width(values: FloatArray) -> float:
-    """The median width of the groups too tight for float32 among sorted, different values; 0 where they hold less than
-    ``SHARE`` of them."""
+    """Returns the median width of the groups too tight for float32 among sorted, different values, (m,).
+
+    It is 0 where such groups hold less than ``SHARE`` of the values.
+    """
     if len(values) < MANY:
         return 0.0
     step = np.finfo(np.float32).eps * np.maximum(np.abs(values[1:]), np.abs(values[:-1]))
@@ -55,9 +58,9 @@ def _tight_width(values: FloatArray) -> float:
 
 
 def too_fine(X: Any, x: FloatArray) -> str:
-    """What is to be said of the first column with points that float32 does not tell apart; "" where there is none.
+    """Says which column has points that float32 does not tell apart, the first of them; "" where there is none.
 
-    ``X`` has the names that its user knows, x are its numbers, centred.
+    ``X`` has the names that its user knows; x, (n, d), are its numbers, centred.
     """
     for j, width in unresolved_columns(x).items():
         names = X.columns if hasattr(X, "dtypes") and hasattr(X, "columns") else range(x.shape[1])

@@ -1,4 +1,4 @@
-"""Standardisation of inputs and targets.
+"""The standardisation of inputs and targets: from the user's units to numbers of order one, and back.
 
 Everything behind the public interface works in standardised units: each input column and the target have mean zero and
 standard deviation one over the training rows. Length scales, the noise and the signal are then all of order one, which
@@ -31,17 +31,17 @@ __all__ = ["Standardizer", "check_varies", "warn_of_units"]
 FloatArray = NDArray[np.float64]
 
 FAR = 20.0
-"""From standardised, in either direction, that data which are used as they are get a warning."""
+"""The factor, up or down, by which data that are used as they are may differ from standardised without a warning."""
 
 ROUNDING = 4.0
-"""Spacings of float64 numbers up to which a standard deviation is rounding, not variation."""
+"""The most spacings of float64 numbers in a standard deviation that is rounding, not variation."""
 FEW = 1000.0
-"""Spacings of float64 numbers below which a standard deviation has lost digits that may matter."""
+"""The spacings of float64 numbers below which a standard deviation has lost digits that may matter."""
 
 
 @dataclass(frozen=True, eq=False)
 class Standardizer:
-    """Affine maps between the user's units and standardised units.
+    """Holds the affine maps between the user's units and standardised units.
 
     Standard deviations use ``ddof = 0``, as in the paper's tables.
 
@@ -59,7 +59,7 @@ class Standardizer:
     y_scale: float
 
     def __post_init__(self) -> None:
-        """Bring the fields to float64 and refuse what could not be undone (a scale of zero, a shape mismatch)."""
+        """Brings the fields to float64 and refuses what could not be undone (a scale of zero, a shape mismatch)."""
         object.__setattr__(self, "x_mean", np.array(self.x_mean, dtype=np.float64))
         object.__setattr__(self, "x_scale", np.array(self.x_scale, dtype=np.float64))
         object.__setattr__(self, "y_mean", float(self.y_mean))
@@ -74,10 +74,10 @@ class Standardizer:
 
     @classmethod
     def fit(cls, X: ArrayLike, y: ArrayLike, rest: FloatArray | None = None) -> Standardizer:
-        """Take means and standard deviations from training rows.
+        """Makes the maps from the means and standard deviations of training rows.
 
-        A constant input column gets scale 1: it carries no information, and dividing by zero, or by what rounding
-        left of zero, would turn it into noise that does.
+        A constant input column gets scale 1, or a larger one beside which rounding comes to nothing: it carries no
+        information, and dividing by zero, or by what rounding left of zero, would turn it into noise that does.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class Standardizer:
         Raises
         ------
         ValueError
-            If the shapes do not fit together, a value is not finite, or ``y`` is constant.
+            If the shapes do not fit together, a value is not finite or too large to square, or ``y`` is constant.
         """
         X = np.asarray(X, dtype=np.float64)
         y = np.asarray(y, dtype=np.float64)
@@ -144,7 +144,7 @@ class Standardizer:
 
     @classmethod
     def identity(cls, d: int) -> Standardizer:
-        """Build the map that changes nothing, for data that is already in good units.
+        """Makes the maps that change nothing, for data that are already in good units.
 
         Parameters
         ----------
@@ -159,14 +159,14 @@ class Standardizer:
 
     @classmethod
     def centring(cls, X: FloatArray) -> Standardizer:
-        """Build the map that only moves inputs to mean zero, (n, d).
+        """Makes the maps that only move inputs X, (n, d), to mean zero.
 
         No distance changes, and float32 keeps the digits of inputs far from zero, such as times in seconds.
         """
         return cls(X[0] + (X - X[0]).mean(0), np.ones(X.shape[1]), 0.0, 1.0)
 
     def x(self, X: ArrayLike, rest: FloatArray | None = None) -> FloatArray:
-        """Standardise inputs.
+        """Standardises inputs.
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ class Standardizer:
             return ((X - self.x_mean) if rest is None else (X - self.x_mean) + rest) / self.x_scale
 
     def y(self, y: ArrayLike) -> FloatArray:
-        """Standardise targets; any shape.
+        """Standardises targets of any shape.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class Standardizer:
         return np.asarray((np.asarray(y, dtype=np.float64) - self.y_mean) / self.y_scale)
 
     def y_back(self, mean: ArrayLike) -> FloatArray:
-        """Bring values of the target (means, samples) back to the user's units; any shape.
+        """Brings values of the target (means, samples), of any shape, back to the user's units.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class Standardizer:
         return np.asarray(self.y_mean + self.y_scale * np.asarray(mean, dtype=np.float64))
 
     def y_scale_back(self, std: ArrayLike) -> FloatArray:
-        """Bring spreads of the target (standard deviations, errors) back to the user's units; any shape.
+        """Brings spreads of the target (standard deviations, errors), of any shape, back to the user's units.
 
         Differences are not shifted, only scaled; a variance needs the square of this.
 
@@ -238,7 +238,7 @@ class Standardizer:
 def check_varies(y: FloatArray, what: str = "y", remedy: str = "check that the right column was passed as y") -> None:
     """Raises where targets y (n,) are constant, or vary by no more than rounding: there is nothing to learn.
 
-    ``what`` and ``remedy`` are what to call y in the error, and what to advise.
+    ``what`` is the name of y in the error, and ``remedy`` what it advises.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         spread = float((y - y[0]).std())
@@ -253,7 +253,7 @@ def check_varies(y: FloatArray, what: str = "y", remedy: str = "check that the r
 
 
 def warn_of_units(X: FloatArray, y: FloatArray) -> None:
-    """Warns where data that are not to be standardised are far from it: training starts at scales of one, mean zero."""
+    """Warns where data that are not to be standardised are far from it: training starts at mean 0 and scales of 1."""
     apart = []
     if abs(y.mean()) > FAR * max(y.std(), 1.0):
         apart.append(f"y has mean {y.mean():.3g}")

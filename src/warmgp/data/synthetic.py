@@ -19,7 +19,7 @@ __all__ = ["gp_sample", "surface"]
 
 FloatArray = NDArray[np.float64]
 
-#: Height, centre and width of the bumps of the surface: broad hills, a pit and one narrow peak.
+#: Heights, centres and widths of the bumps of the surface: broad hills, a pit and one narrow peak.
 _BUMPS = (
     (1.2, (-0.45, 0.40), 0.30),
     (-1.0, (0.40, -0.35), 0.25),
@@ -29,7 +29,7 @@ _BUMPS = (
 
 
 def _surface(X: ArrayLike) -> FloatArray:
-    """Evaluate the noise-free test surface at points of shape (m, 2)."""
+    """Returns the noise-free test surface, (m,), at points X, (m, 2)."""
     X = np.asarray(X, dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != 2:
         raise ValueError(f"X must have shape (m, 2); got {X.shape}")
@@ -42,9 +42,9 @@ def _surface(X: ArrayLike) -> FloatArray:
 def surface(
     n: int = 5000, noise: float = 0.1, seed: int = 0
 ) -> tuple[FloatArray, FloatArray, Callable[[ArrayLike], FloatArray]]:
-    """Draw noisy observations of a smooth surface over the square [-1, 1] x [-1, 1].
+    """Draws noisy observations of a smooth surface over the square [−1, 1] × [−1, 1].
 
-    A bent wave with hills, a pit and a narrow peak: enough structure to see whether a fit is right, few enough
+    It is a bent wave with hills, a pit and a narrow peak: enough structure to see whether a fit is right, few enough
     dimensions to draw it, and a truth to compare with.
 
     Parameters
@@ -52,7 +52,7 @@ def surface(
     n : int, default 5000
         Number of observations, uniform over the square.
     noise : float, default 0.1
-        Standard deviation of the Gaussian noise; the surface itself spans about -0.7 to 0.9.
+        Standard deviation of the Gaussian noise; the surface itself spans about −0.7 to 0.9.
     seed : int, default 0
         Seed of the locations and the noise.
 
@@ -73,7 +73,7 @@ def surface(
 
 
 _MAX_DENSE = 5000
-#: Least value added to the kernel's diagonal: without it a smooth kernel of thousands of points is not numerically
+#: The least value added to the kernel's diagonal: without it a smooth kernel of thousands of points is not numerically
 #: positive definite. It stands for noise of standard deviation 3e-5.
 _JITTER = 1e-9
 
@@ -87,7 +87,7 @@ def gp_sample(
     length_scale: float | ArrayLike = 1.0,
     seed: int = 0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw a dataset from a Gaussian-process prior, so that the true hyperparameters are known.
+    """Draws a dataset from a Gaussian-process prior, so that the true hyperparameters are known.
 
     The draw is exact (a Cholesky factor of the full covariance), not by random features: it can serve to judge
     methods that use random features. The signal scale is one.
@@ -136,7 +136,7 @@ def gp_sample(
 
 
 def _count(name: str, value: int) -> int:
-    """Check a number of rows or columns."""
+    """Returns a number of rows or columns; raises unless it is an integer of at least 1."""
     try:
         count = operator.index(value)
     except TypeError:
@@ -147,7 +147,7 @@ def _count(name: str, value: int) -> int:
 
 
 def _noise(noise: float) -> float:
-    """Check a noise standard deviation."""
+    """Returns a noise standard deviation; raises unless it is finite and not negative."""
     if not (np.isfinite(noise) and noise >= 0):
         raise ValueError(f"noise is a standard deviation: it must be finite and not negative; got {noise}")
     return float(noise)

@@ -1,4 +1,4 @@
-"""What to say where a solve fell short of its tolerance."""
+"""The words of warnings: where a solve fell short of its tolerance, or predictions of what is promised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GPRegressor as one file: all that prediction needs, and the settings and history behind it."""
+"""A GPRegressor as one file: all that predictions need, and the settings, the plan and the history behind them."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from warmgp.estimator.regressor import GPRegressor
 
 NOT_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "memory_budget")
-"""Parameters that change nothing about the result: not part of a fingerprint."""
+"""Parameters that the result of a resumed fit does not depend on: they are not part of a fingerprint."""
 NOT_SAVED = ("callbacks", "checkpoint")
-"""Parameters that are of one fit, not of its model: a loaded model, fitted again, writes nowhere."""
+"""Parameters that belong to one fit, not to its model: a loaded model that is fitted again writes nowhere."""
 
 TENSORS = {
     "x": TensorRule(("n", "d")),
@@ -80,7 +80,7 @@ CONTENT = record(
 
 # -- settings --------------------------------------------------------------------------------------------------------
 def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the estimator's parameters, with objects by name and options, and without random states."""
+    """Returns the estimator's parameters as JSON values: objects by name and options, generators as None."""
     out: dict[str, Any] = {}
     for name, value in parameters.items():
         value = value.item() if isinstance(value, np.generic) else value
@@ -112,7 +112,7 @@ SPECIAL: dict[str, Check] = {
     "max_epochs": maybe(either(one_of(("auto",)), number(5e-324, finite=False))),
     "random_state": maybe(whole(0, 2**32 - 1)),
 }
-"""Parameters whose annotations do not say what a file may hold."""
+"""Checks of the parameters whose annotations do not say what a file may hold."""
 
 
 def settings_from_json(cls: type[GPRegressor], values: Any) -> dict[str, Any]:
@@ -131,14 +131,14 @@ def settings_from_json(cls: type[GPRegressor], values: Any) -> dict[str, Any]:
     if isinstance(init, dict):
         expect(len(init["hyperparameters"]) > 2, "settings.init", "noise, signal and lengths", "too few numbers")
         out["init"] = Hyperparameters.from_vector(torch.tensor(init["hyperparameters"], dtype=torch.float64))
-    check_parameters({**cls(**out).get_params(deep=False), "device": "cpu"})  # the one of the fit need not be here
+    check_parameters({**cls(**out).get_params(deep=False), "device": "cpu"})  # the device of the fit need not be here
     return out
 
 
 def made_from(model: GPRegressor, data: Mapping[str, np.ndarray], seed: int) -> tuple[str, dict[str, str]]:
     """Returns (fingerprint, parts by name) of the data and of every setting that changes the result.
 
-    ``seed`` is what this fit draws from ``random_state``: of a generator it is all that counts.
+    ``seed`` is the number that this fit draws from ``random_state``: of a generator it is all that counts.
     """
     settings = settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SETTINGS})
     if isinstance(model.kernel, Kernel):  # with its options, where it has any
@@ -211,7 +211,7 @@ def _restore(
     place: torch.device,
     solver: Solver | None,
 ) -> GPRegressor:
-    """Builds the model, after all has been checked."""
+    """Checks content and tensors, and builds the model from them."""
     CONTENT(content, "")
     settings = settings_from_json(cls, content["settings"])
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
@@ -251,7 +251,7 @@ def _restore(
 
 
 def _report(content: Mapping[str, Any], samples: int) -> Report:
-    """Returns the report of a file; that of version 0.1 holds what else the file says."""
+    """Returns the report of a file; for one of version 0.1, which has none, what the rest of the file says."""
     if "report" in content:
         return Report(**content["report"])
     return Report(

@@ -19,7 +19,7 @@ PLANNED = tuple(field.name for field in dataclasses.fields(Settings))
 
 
 def check_parameters(values: Mapping[str, Any]) -> Settings:
-    """Returns the settings for a plan; raises ValueError that names the parameter, what came, and what is accepted."""
+    """Returns the settings for a plan; raises a ValueError that names a wrong parameter, what came and the remedy."""
     check_count("checkpoint_every", values["checkpoint_every"])
     for name in ("ard", "solver_warm_start", "standardize", "verbose"):
         if not isinstance(values[name], bool | np.bool_):
@@ -36,7 +36,7 @@ def check_parameters(values: Mapping[str, Any]) -> Settings:
 
 
 def check_seed(seed: Any) -> None:
-    """Raises unless numpy's RandomState takes it."""
+    """Raises unless ``seed`` is one that numpy's RandomState takes, or a RandomState."""
     try:
         check_random_state(seed)
     except ValueError as error:
@@ -46,7 +46,7 @@ def check_seed(seed: Any) -> None:
 
 
 def check_start(init: Any, d: int, ard: bool) -> None:
-    """Raises unless given initial hyperparameters fit d inputs."""
+    """Raises where initial hyperparameters were given that do not fit d inputs."""
     if not isinstance(init, Hyperparameters):
         return
     init.check_dimension(d)

@@ -40,12 +40,12 @@ class TrainingData:
     Attributes
     ----------
     scaler : Standardizer
-        From the user's units to these, and back.
+        The maps from the user's units to these, and back.
     x : ndarray, (n, d)
     y : ndarray, (n,)
     held_out : (x, y) or None
     as_given : dict of ndarrays
-        The same in the user's units, by the names that a checkpoint tells them apart by.
+        The same data in the user's units, by the names that a checkpoint tells them apart by.
     too_fine : str
         Why float32 does not tell the inputs apart; "" where it does.
     """
@@ -58,8 +58,10 @@ class TrainingData:
     too_fine: str
 
     def problem(self, plan: Plan, kernel: Kernel, theta: Hyperparameters, dtype: torch.dtype) -> Problem:
-        """Makes the problem at θ in that precision on the plan's device; where the plan says so, one that can be made
-        again in float64."""
+        """Makes the problem at θ in that precision, on the plan's device.
+
+        Where the plan promotes, the problem can be made again in float64.
+        """
 
         def tensor(values: FloatArray, dtype: torch.dtype = dtype) -> Tensor:
             return torch.as_tensor(values).to(device=plan.device, dtype=dtype)
@@ -76,7 +78,7 @@ class TrainingData:
 def training_data(
     model: Any, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None
 ) -> TrainingData:
-    """Checks and standardises what an estimator is to be fitted to; its names and number of inputs are set on it."""
+    """Checks and standardises what an estimator is to be fitted to; sets names and number of inputs on it."""
     inputs = check_inputs(model, X, reset=True, least=2)
     targets, rest = check_targets(y, len(inputs)), integer_rest(X)
     check_start(model.init, inputs.shape[1], model.ard)

@@ -46,23 +46,23 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     """Regresses by Gaussian processes, on ten thousand to millions of points.
 
     Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
-    the last step's solutions, and whose probes become posterior samples. Small data (500 points, 8,000 on a GPU) are
-    trained exactly. Every "auto" is decided once, before training, and readable afterwards: ``print(model.plan_)``;
-    what came of it, too: ``print(model.report_)``.
+    the last step's solutions, and whose probes become posterior samples. Small data (up to 500 points, more where
+    that is clearly faster, and up to 8,000 on a GPU) are trained exactly. Every "auto" is decided once, before
+    training, and can be read afterwards, like what came of it: ``print(model.plan_)``, ``print(model.report_)``.
 
     Parameters
     ----------
     kernel : {"matern32", "rbf", "matern12", "matern52"} or Kernel
     ard : bool
-        One length scale per input column, or one for all.
+        Whether each input column has a length scale of its own, or all share one.
     solver : {"auto", "cholesky", "cg", "ap", "sgd"} or Solver
-        "auto" goes by the numbers of points and inputs, the memory and the device.
+        "auto" goes by the numbers of points and inputs, the memory, the device and its speed.
     gradient : {"auto", "exact", "standard", "pathwise"} or GradientEstimator
         "auto" is exact with Cholesky, pathwise otherwise.
     solver_warm_start : bool
-        Start each solve at the last step's solutions, with probes frozen.
+        Whether each solve starts at the last step's solutions, with the same probes.
     n_probes : int
-        Probe vectors, which are also the posterior samples behind ``std`` (by default from 2,500 points on).
+        Probe vectors, which are also the posterior samples behind ``std`` where it is not exact (see :meth:`predict`).
     n_features : int or "auto"
         Random features of the prior functions, an even number.
     tol : float
@@ -70,46 +70,50 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     max_epochs : float, None or "auto"
         Budget of a solve in epochs (products with the whole kernel matrix); None means until ``tol``.
     n_steps, learning_rate : number or "auto"
-        Of Adam. Numbers are taken literally, as in the paper. "auto" takes at most 200 steps (30 after a
-        start on part of the data) and stops when the likelihood has settled; 0.1 below 50,000 points, 0.03 above, and
-        relative for hyperparameters above 1.
+        The most steps of Adam, and their size. Numbers are taken literally, as in the paper. "auto" takes at most 200
+        steps (30 after a start on a sample and from 50,000 points on, unless training is exact) and stops when the
+        likelihood has settled; their size is 0.1 below 50,000 points, 0.03 from there on, and relative for
+        hyperparameters above 1.
     init : {"auto", "ones", "sample", "subset"} or Hyperparameters
-        In standardised units. "sample" trains on a random fifth of the points first; "subset" averages exact fits of
-        neighbourhoods.
+        Where training starts, in standardised units. "sample" trains on a random fifth of the points first (2,000 to
+        10,000 of them); "subset" averages exact fits of neighbourhoods.
     noise_floor : float
-        Least noise scale, in standardised units.
+        The least noise scale, in standardised units.
     standardize : bool
-        Centre and scale inputs and targets, and undo it in predictions.
+        Whether inputs and targets are centred and scaled, which is undone in predictions.
     device : "auto", "cpu", "cuda", …
     dtype : {"auto", "float32", "float64"}
-        "auto" is float32, checked against float64 at every step and left for it when that is not enough.
+        "auto" is float32, checked against float64 at every step and left for it when that is not enough; float64 from
+        the start for exact training, and where float32 does not tell the inputs apart.
     memory_budget : int or None
         Bytes that training may use; None for what is free.
     checkpoint : path or None
-        Save the state of training there; a later ``fit`` with the same data and settings goes on from it to the same
-        result, bit for bit on one CPU. Remove the file to start anew. It is of one fit: leave it out in a
+        The file that keeps the state of training; a later ``fit`` with the same data and settings goes on from it to
+        the same result, bit for bit on one CPU. Remove the file to start anew. It belongs to one fit: leave it out in a
         cross-validation, whose fits would share the path.
     checkpoint_every : int
         Steps between checkpoints.
     callbacks : sequence of callables
         Called with (record, state) after every step; one that returns True ends training.
     verbose : bool
-        Show progress bars, of the training and of a subset initialisation.
+        Whether to show progress bars, of the training and of a start on part of the data.
     random_state : int, RandomState or None
+        The seed of everything random, or what it is drawn from.
 
     Attributes
     ----------
     hyperparameters_ : Hyperparameters
-        In standardised units.
+        Those that training found, in standardised units.
     history_ : list of StepRecord
+        The records of all steps.
     plan_ : Plan
         What was decided before training, and why: ``print`` it.
     report_ : Report
         What came of it: seconds, how training started, where float64 took over, where variances come from.
     posterior_ : Posterior
-        The trained process in standardised units: mean, variance and functions, for tensors.
+        The trained process in standardised units: mean, variance and functions at tensors of inputs.
     scaler_ : Standardizer
-        From the units of X and y to standardised ones, and back.
+        The maps from the units of X and y to standardised ones, and back.
     n_steps_ : int
         Steps done.
     stop_reason_ : str
@@ -121,9 +125,13 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         against the data as they came in.
     solve_error_ : float
         What that check found: how far the mean is from exact, as a root mean square over training points in units of
-        the noise, which a predictive standard deviation is at least. An upper estimate.
+        the noise, which a predictive standard deviation is at least. It is an upper estimate.
     log_marginal_likelihood_value_ : float or None
-        At the final hyperparameters and in standardised units, where variances are exact.
+        At the final hyperparameters and in standardised units, where variances are exact; None otherwise.
+    n_features_in_ : int
+        The number of inputs.
+    feature_names_in_ : ndarray of str
+        Their names, where X had some.
 
     Examples
     --------
@@ -303,7 +311,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
         Both are those of new observations; ``include_noise=False`` leaves the observation noise out. They are exact
         for a model trained exactly, and up to 2,500 points by default. Otherwise they come from the posterior samples,
-        and the covariance without noise has rank at most ``n_probes``. The mean alone costs nothing for them.
+        and the covariance without noise has rank at most ``n_probes``. The mean alone is computed without them.
         """
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for: the covariance has the variances")
@@ -333,8 +341,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """Returns posterior functions at X without noise, (rows of X, n_samples).
 
         The first ``n_probes`` are stored with the model. Any number can be had with a ``random_state``: the functions
-        of a seed are new ones, and cost one more solve at every call. Either way the same arguments are the same
-        functions at any X.
+        of a seed are new ones, and cost one more solve at every call. Either way the same arguments give the
+        same functions at any X.
         """
         check_is_fitted(self, "hyperparameters_")
         check_count("n_samples", n_samples)
@@ -365,7 +373,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Goes back to the device of the plan, or to the CPU where that is not to be had."""
+        """Restores a pickle or a copy, on the device of the plan, or on the CPU where that is not to be had."""
         before = {"_posterior": "posterior_", "_scaler": "scaler_"}  # names of version 0.1
         super().__setstate__({before.get(name, name): value for name, value in state.items()})
         if hasattr(self, "posterior_"):

@@ -1,4 +1,4 @@
-"""What came of a plan: how training started, what it took, where float64 took over, and where variances come from."""
+"""The report of a training: how it started, what it took, where float64 took over, and where variances come from."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ class Report:
     Attributes
     ----------
     seconds : float or None
-        What training took in all: its start, its steps and the last solve. None where a file does not say.
+        The time of the whole training: its start, its steps and the last solve. None where a file does not say.
     start : str
         How training started, "on a sample of 2,000 points" say; "" where it started at given values or at ones.
     start_seconds : float
-        What that start took; ``seconds`` include it.
+        The time of that start; ``seconds`` include it.
     steps : int
         The Adam steps that were taken.
     float64_from : int or None
         The step, counted from 0, from which on float64 was used where training began in float32; ``steps`` where only
         the last solve was in float64, None where nothing was.
     float64_why : str
-        What float32 was not enough for.
+        The reason why float32 was not enough.
     exact_variances : bool
         Whether variances come from a factor of H; otherwise they come from posterior samples.
     samples : int
         The posterior samples of the model.
     device : str
-        Where it was trained.
+        The device that the model was trained on.
     loaded_on : str
-        Where it was loaded, if that is another device; "" otherwise.
+        The device that it was loaded on, if that is another; "" otherwise.
     """
 
     seconds: float | None = None
@@ -78,7 +78,7 @@ class Report:
 
 
 def report_of(plan: Plan, result: TrainingResult) -> Report:
-    """Reports what a training by this plan came to."""
+    """Returns the report of a training by this plan."""
     state, posterior = result.state, result.posterior
     taken = sum(record.step_seconds for record in state.history)
     step, why = float64_takeover(state.history)
@@ -99,7 +99,7 @@ def report_of(plan: Plan, result: TrainingResult) -> Report:
 
 
 def start_of(plan: Plan, n: int) -> str:
-    """Says how a training of n points started by this plan, where that was on part of the data."""
+    """Says how a training of n points started by this plan; "" unless that was on part of the data."""
     if plan.init == "sample":
         return f"on a sample of {plan.sample_size:,} points"
     if plan.init == "subset":

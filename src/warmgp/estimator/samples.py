@@ -19,7 +19,7 @@ from warmgp.training.state import TrainingOptions
 
 
 def new_samples(old: Posterior, plan: Plan, options: TrainingOptions, n_samples: int, seed: int) -> Posterior:
-    """Returns the posterior with n new functions in the place of its own; warns where their solve fell short."""
+    """Returns the posterior with new functions in the place of its own; warns where their solve fell short."""
     generator = torch.Generator().manual_seed(seed)
     operator = make_operator(operator_for(plan, len(old.x), old.x.dtype), old.x, old.kernel, old.theta)
     pathwise = Pathwise(n_samples, plan.n_features)

@@ -1,4 +1,4 @@
-"""From a plan to the state before the first step."""
+"""The start of a training: from a plan to the state before the first step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def begin(
     generator: torch.Generator,
     verbose: bool = False,
 ) -> TrainingState:
-    """Returns the state before the first step; what a start on part of the data took is in its ``elapsed``.
+    """Returns the state before the first step; its ``elapsed`` has the seconds of a start on part of the data.
 
     The problem's own θ is where a start from ones, or on a sample, begins; it also says how many length scales there
     are. ``given`` replaces it.

@@ -1,4 +1,4 @@
-"""Plans, solvers, estimators and histories as JSON, and what is allowed there when they are read back."""
+"""Plans, solvers, estimators and histories as JSON, and the checks of what is read back."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from warmgp.training.state import StepRecord
 GRADIENTS: dict[str, type[GradientEstimator]] = {"exact": Exact, "standard": Standard, "pathwise": Pathwise}
 DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:[0-9]{1,3})?")
 UNLIMITED = {name: maybe(number(finite=False)) for name in ("max_epochs", "grow_after", "stall_epochs")}
-"""Budgets, which may be infinite."""
+"""Checks of budgets, which may be infinite, and None."""
 
 CODE = {"preconditioner": nothing}
-"""Options that hold code, which a file does not."""
+"""Checks of options that hold code, which a file does not: they must be None."""
 
 
 # -- what is allowed -------------------------------------------------------------------------------------------------
 def options(value: Any, name: str) -> None:
-    """Checks a solver or an estimator by name and options: ours by their fields; what others have is not looked at."""
+    """Raises unless ``value`` is a name with options: ours must fit their fields, those of others are not looked at."""
     record({"name": text, "options": dict_of(lambda *_: None)})(value, name)
     cls = SOLVERS.get(value["name"]) or GRADIENTS.get(value["name"])
     if cls is None:
@@ -60,24 +60,24 @@ def options(value: Any, name: str) -> None:
 
 
 def gradient(value: Any, name: str) -> None:
-    """Checks an estimator, which must be one of ours."""
+    """Raises unless ``value`` is the name and the options of an estimator of ours."""
     options(value, name)
     one_of(GRADIENTS)(value["name"], f"{name}.name")
 
 
 def solver(value: Any, name: str) -> None:
-    """Checks a solver, of ours or not."""
+    """Raises unless ``value`` is the name and the options of a solver, of ours or not."""
     options(value, name)
     expect(value["name"] not in GRADIENTS, name, "a solver", value["name"])
 
 
 def device(value: Any, name: str) -> None:
-    """Checks the name of a device, which need not be here."""
+    """Raises unless ``value`` is the name of a device, which need not be here."""
     expect(isinstance(value, str) and DEVICE.fullmatch(value) is not None, name, "a device", value)
 
 
 def rule(value: Any, name: str) -> None:
-    """Checks a stopping rule."""
+    """Raises unless ``value`` holds the fields of a stopping rule."""
     of_class(StoppingRule, max_epochs=UNLIMITED["max_epochs"])(value, name)
     try:
         StoppingRule(**value)
@@ -110,7 +110,7 @@ _record = of_class(
 
 
 def history(value: Any, name: str) -> None:
-    """Checks the records of all steps, which must be in order."""
+    """Raises unless ``value`` is a list of the records of all steps, in order."""
     list_of(_record)(value, name)
     for number_, one in enumerate(value):
         expect(one["step"] == number_, f"{name}[{number_}].step", str(number_), one["step"])
@@ -118,7 +118,7 @@ def history(value: Any, name: str) -> None:
 
 # -- there and back --------------------------------------------------------------------------------------------------
 def options_to_json(thing: Solver | GradientEstimator) -> dict[str, Any]:
-    """Returns a solver's or an estimator's name and options."""
+    """Returns the name and the options of a solver or an estimator, as a file holds them."""
     if isinstance(thing, Solver):
         return {"name": thing.saved_name, "options": thing.options()}
     return {"name": thing.name, "options": dataclasses.asdict(thing)}  # type: ignore[call-overload]
@@ -147,7 +147,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 def plan_from_json(
     values: Mapping[str, Any], *, solver: Solver | None = None, device: torch.device | None = None
 ) -> Plan:
-    """Returns the plan of a file. ``solver`` stands in for one that is not ours; ``device`` is where it is read."""
+    """Returns the plan of a file. ``solver`` stands in for one that is not ours; ``device`` is that of the reader."""
     values = _as_now(values)
     _plan(values, "plan")
     saved, start = values["solver"], values.get("start_solver")
@@ -175,8 +175,10 @@ def plan_from_json(
 
 
 def _as_now(values: Any) -> Any:
-    """Returns a plan of version 0.1 as it is written now: the size of a neighbourhood had another name, and what
-    training took was part of the plan."""
+    """Returns a plan of version 0.1 as it is written now.
+
+    The size of a neighbourhood had another name, and the seconds of training were part of the plan.
+    """
     if not isinstance(values, dict):
         return values
     now = {{"n_neighbours": "neighbourhood_size"}.get(name, name): value for name, value in values.items()}
@@ -185,7 +187,7 @@ def _as_now(values: Any) -> Any:
 
 
 def seconds_taken(values: Mapping[str, Any]) -> float | None:
-    """Returns what training took by a plan of version 0.1; None where it does not say."""
+    """Returns the seconds of training by a plan of version 0.1; None where it does not say."""
     seconds = values.get("took_seconds")
     maybe(number())(seconds, "plan.took_seconds")
     return seconds

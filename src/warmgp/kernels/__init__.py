@@ -1,7 +1,7 @@
-"""The kernels: RBF and Matérn-1/2, 3/2 and 5/2, each one class that holds all that is known of it.
+"""The kernels' room: RBF and Matérn-1/2, 3/2 and 5/2, each one class that holds all that is known of it.
 
 ``base`` says what a kernel is, ``rbf`` and ``matern`` are the kernels, ``fused`` has their forms for Triton, which are
-imported when they are asked for. This room knows nothing of data, signal and length scales, and may import torch only
+imported where they are asked for. This room knows nothing of data, signal and length scales, and may import torch only
 (``fused``: Triton). What depends on the kernel anywhere in the library is asked of its class; nothing tests for names.
 
 Add a kernel as a file beside these, with a subclass of :class:`Kernel`, and one line in ``KERNELS``; the parametrised
@@ -20,11 +20,11 @@ KERNELS: dict[str, Kernel] = {
     Matern32.name: Matern32(),
     Matern52.name: Matern52(),
 }
-"""The kernels that a name stands for, in files and on the command line too."""
+"""The kernels by name: the same names in files and on the command line."""
 
 
 def get_kernel(kernel: str | Kernel) -> Kernel:
-    """Returns the kernel of that name, or the kernel itself."""
+    """Returns the kernel of that name, or ``kernel`` itself where it is one."""
     if isinstance(kernel, Kernel):
         return kernel
     if not isinstance(kernel, str) or kernel not in KERNELS:

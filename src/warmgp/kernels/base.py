@@ -4,7 +4,7 @@ A kernel of this library is two functions of r and a spectral density:
 
 - ``profile``        k(r);
 - ``length_weight``  ω(r) = −k′(r)/r, because ∂k/∂ℓ_j = ω(r) (x_j − x'_j)² / ℓ_j³. It is finite at r = 0 except for
-  Matérn-1/2, which is not differentiable there: coincident pairs count zero, like the factor (x_j − x'_j)² says;
+  Matérn-1/2, which is not differentiable there: coincident pairs count zero, as the factor (x_j − x'_j)² says;
 - ``spectral_log_density`` and ``sample_frequencies``: the density p(ω) with k(r) = E_p[cos(ω·δ)], |δ| = r.
 
 All else has a default that is right for any kernel, and that a kernel may replace by what is known of it.
@@ -23,7 +23,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class FusedForm:
-    """Holds a kernel as Triton needs it to evaluate it inside of a product: functions of ρ² with ρ = ``alpha`` · r.
+    """Holds a kernel in the form that Triton evaluates inside of a product: functions of ρ² with ρ = ``alpha`` · r.
 
     The scale is free: with the right one the kernel is a power of two, and exp2 is what a GPU computes fastest. The
     functions are decorated with ``@triton.jit`` and take a tile of ρ². They are passed to the Triton kernels as they
@@ -32,9 +32,9 @@ class FusedForm:
     Attributes
     ----------
     alpha : float
-        The scale of the inputs.
+        The scale of the inputs, ρ/r.
     weight_factor : float
-        What ``profile_and_weight`` leaves out of ω(r): ω = ``weight_factor`` · weight.
+        The factor that ``profile_and_weight`` leaves out of ω(r): ω = ``weight_factor`` · weight.
     profile : JITFunction
         256 k in float32, which fills more of float16's range; rounding may have made ρ² negative.
     profile_and_weight : JITFunction
@@ -53,7 +53,7 @@ class FusedForm:
 
 @dataclass(frozen=True)
 class Kernel(ABC):
-    """One stationary kernel of unit signal and unit length."""
+    """A stationary kernel k(r) of unit signal and unit length scale."""
 
     name: ClassVar[str]
 
@@ -61,10 +61,10 @@ class Kernel(ABC):
     """Whether k(r) − 1 = O(r²), so that rounding in r² near 0 is harmless."""
 
     near_neighbours_suffice: ClassVar[bool] = True
-    """Whether a point's near neighbours tell what there is to know of it, where inputs are few."""
+    """Whether, with few inputs, a point's near neighbours tell nearly all that there is to know of it."""
 
     reach: ClassVar[float] = math.inf
-    """Scaled distance from which k is zero in float64, so that points further away keep the prior to the bit."""
+    """The scaled distance from which on k is zero in float64: points further away have the prior, to the bit."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Keeps a kernel with functions of its own from inheriting shortcuts for those that it has replaced."""
@@ -85,12 +85,14 @@ class Kernel(ABC):
         """Returns ω(r) = −k′(r)/r, in memory of its own; zero where r = 0 if the limit is not finite."""
 
     def evaluate(self, r: Tensor, work: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns (k(r), ω(r)), which it may write over r and over ``work`` of the same shape: for tiles in a hurry."""
+        """Returns (k(r), ω(r)), which it may write over r and over ``work``, of the same shape, to spare memory."""
         return self.profile(r), self.length_weight(r)
 
     def fused_form(self) -> FusedForm | None:
-        """Returns the functions for Triton, or None where there are none; needs Triton, so that
-        :func:`warmgp.operators.why_not_fused` should be asked first."""
+        """Returns the kernel's form for Triton, or None where it has none.
+
+        A form needs Triton: ask :func:`warmgp.operators.why_not_fused` first.
+        """
         return None
 
     # -- random features -------------------------------------------------------------------------------------------
@@ -100,12 +102,12 @@ class Kernel(ABC):
 
     @abstractmethod
     def sample_frequencies(self, m: int, d: int, generator: torch.Generator) -> Tensor:
-        """Draws m frequencies from p(ω), (m, d), float64 on the CPU."""
+        """Draws m frequencies from p(ω), (m, d), in float64 on the CPU."""
 
     def tail_scales(self, d: int) -> tuple[float, ...]:
-        """Returns stretches of p(ω) that reach into its tail, where the posterior's variance is."""
+        """Returns the factors by which p(ω) is stretched to reach into its tail, where the posterior's variance is."""
         return ()
 
     def least_features(self, d: int) -> int:
-        """Returns how many random features to take at least, with d inputs and however few points."""
+        """Returns the least number of random features with d inputs, however few the points."""
         return 2_000

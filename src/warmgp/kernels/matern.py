@@ -12,10 +12,10 @@ from warmgp.kernels.base import FusedForm, Kernel
 
 
 class Matern(Kernel):
-    """What the three Matérn kernels share: a multivariate-t spectrum with 2ν degrees of freedom."""
+    """The part that the three Matérn kernels share: a multivariate-t spectrum with 2ν degrees of freedom."""
 
     nu: ClassVar[float]
-    stretch: ClassVar[float]  # from one scale of the tail to the next: the rougher the kernel, the further
+    stretch: ClassVar[float]  # factor from one scale of the tail to the next: the rougher the kernel, the larger
 
     def tail_scales(self, d: int) -> tuple[float, ...]:
         return tuple(self.stretch**k for k in range(1, 7))
@@ -33,12 +33,12 @@ class Matern(Kernel):
 
 
 class Matern12(Matern):
-    """Matérn-1/2 (exponential), k(r) = exp(−r). Not differentiable at r = 0."""
+    """The Matérn-1/2 (exponential) kernel, k(r) = exp(−r), which is not differentiable at r = 0."""
 
     name = "matern12"
     nu = 0.5
     stretch = 6.0
-    reach = 1e3  # exp(−1000), where 10⁻³²⁴ is the least number
+    reach = 1e3  # exp(−1000) is zero in float64, whose least number is about 10⁻³²⁴
     smooth_at_zero = False
 
     def profile(self, r: Tensor) -> Tensor:
@@ -59,18 +59,20 @@ class Matern12(Matern):
         return fused.MATERN12
 
     def least_features(self, d: int) -> int:
-        """Returns 8,000 for one input: what data leave open is spread over five powers of ten of frequencies there, and
-        2,000 features know its std to 7% only, 8,000 to 3%."""
+        """Returns 8,000 for one input, where what data leave open is spread over five powers of ten of frequencies.
+
+        2,000 features give its std to 7% only, 8,000 to 3%.
+        """
         return 8_000 if d == 1 else super().least_features(d)
 
 
 class Matern32(Matern):
-    """Matérn-3/2, k(r) = (1 + √3 r) exp(−√3 r): the paper's kernel."""
+    """The Matérn-3/2 kernel, k(r) = (1 + √3 r) exp(−√3 r), which the paper uses."""
 
     name = "matern32"
     nu = 1.5
     stretch = 3.0
-    reach = 1e3  # exp(−1000), where 10⁻³²⁴ is the least number
+    reach = 1e3  # exp(−1000) is zero in float64, whose least number is about 10⁻³²⁴
 
     def profile(self, r: Tensor) -> Tensor:
         a = r * math.sqrt(3.0)
@@ -91,12 +93,12 @@ class Matern32(Matern):
 
 
 class Matern52(Matern):
-    """Matérn-5/2, k(r) = (1 + √5 r + 5r²/3) exp(−√5 r)."""
+    """The Matérn-5/2 kernel, k(r) = (1 + √5 r + 5r²/3) exp(−√5 r)."""
 
     name = "matern52"
     nu = 2.5
     stretch = 2.5
-    reach = 1e3  # exp(−1000), where 10⁻³²⁴ is the least number
+    reach = 1e3  # exp(−1000) is zero in float64, whose least number is about 10⁻³²⁴
 
     def profile(self, r: Tensor) -> Tensor:
         a = r * math.sqrt(5.0)

@@ -1,4 +1,4 @@
-"""The squared exponential, k(r) = exp(−r²/2), with the spectral density N(0, I)."""
+"""The squared-exponential kernel, k(r) = exp(−r²/2), with the spectral density N(0, I)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from warmgp.kernels.base import FusedForm, Kernel
 
 
 class RBF(Kernel):
-    """Squared exponential, k(r) = exp(−r²/2)."""
+    """The squared-exponential kernel, k(r) = exp(−r²/2)."""
 
     name = "rbf"
-    reach = 1e3  # exp(−5·10⁵), where 10⁻³²⁴ is the least number
+    reach = 1e3  # exp(−5·10⁵) is zero in float64, whose least number is about 10⁻³²⁴
     near_neighbours_suffice = False  # so smooth that points far away still tell something
 
     def profile(self, r: Tensor) -> Tensor:
@@ -40,6 +40,8 @@ class RBF(Kernel):
         return torch.randn(m, d, dtype=torch.float64, generator=generator)
 
     def tail_scales(self, d: int) -> tuple[float, ...]:
-        """Reaches up to five standard deviations of |ω|, which is √d ± 0.7: n points with noise σ tell frequencies up
-        to about |ω|² = 2 log(n/σ²)."""
+        """Returns stretches that reach 1 to 5 beyond the usual |ω|, which is √d ± 0.7.
+
+        n points with noise σ tell frequencies up to about |ω|² = 2 log(n/σ²).
+        """
         return tuple(1 + t / math.sqrt(d) for t in range(1, 6))

@@ -1,9 +1,9 @@
-"""H = K(x, x) + σ²I and its products: the only place that evaluates kernels.
+"""The operators' room: H = K(x, x) + σ²I and its products, the only place that evaluates kernels to fit and predict.
 
-``base`` is the contract, with what every operator shares; ``dense`` and ``chunked`` are operators in plain torch, for
-any device; ``triton`` has the fused one, for CUDA. ``fusing`` says what can be fused, ``factory`` makes operators by
-name; ``distances``, ``indices``, ``scratch`` and ``tall`` are their tools. Nothing above this room knows whether H is
-stored or recomputed. It may import ``hyperparameters`` and ``kernels``.
+``base`` holds the contract, with what every operator shares; ``dense`` and ``chunked`` are operators in plain torch,
+for any device; ``triton`` has the fused one, for CUDA. ``fusing`` says what can be fused, ``factory`` makes operators
+by name; ``distances``, ``indices``, ``scratch`` and ``tall`` are their tools. Whoever multiplies with H does not know
+whether it is stored or recomputed. It may import ``hyperparameters`` and ``kernels``.
 
 Add an operator as a file with a subclass of :class:`KernelOperator`, and one line in ``factory.OPERATORS``: the tests
 run over all of them.

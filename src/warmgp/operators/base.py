@@ -1,7 +1,8 @@
 """The contract of H = K(x, x) + σ²I, and what every implementation shares.
 
-Nothing outside this folder evaluates a kernel. A solver sees products with H, with some of its rows or columns, and
-dense diagonal blocks; whether H is stored, recomputed in tiles, or fused on a GPU is invisible to it.
+Nothing that fits or predicts evaluates a kernel outside this folder. A solver sees products with H, with some of its
+rows or columns, and dense diagonal blocks; whether H is stored, recomputed in tiles, or fused on a GPU is invisible to
+it.
 
 An operator belongs to one θ. :meth:`KernelOperator.at` makes the operator of another θ on the same data.
 ``entries_evaluated`` counts kernel entries computed; how many entries a *product applied* is for the caller to count,
@@ -47,11 +48,11 @@ class Origin:
     theta: Hyperparameters
 
     def same_data(self, other: Origin) -> bool:
-        """Returns whether both have the very same inputs and the same kernel."""
+        """Says whether both have the very same inputs and the same kernel."""
         return self.x is other.x and self.kernel == other.kernel
 
     def same(self, other: Origin) -> bool:
-        """Returns whether both are the same H."""
+        """Says whether both are the same H."""
         return self.same_data(other) and self.theta.equals(other.theta)
 
 
@@ -63,7 +64,7 @@ class Counter:
 
 
 class KernelOperator(ABC):
-    """H(θ) = K(x, x; θ) + σ²I on the inputs x.
+    """The operator H(θ) = K(x, x; θ) + σ²I on the inputs x: its products, its blocks and its gradient.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ class KernelOperator(ABC):
     kernel : Kernel
     theta : Hyperparameters
     tile_entries : int, optional
-        At most this many kernel entries are held at once outside a stored H.
+        The most kernel entries of a tile; by default what suits the device.
     """
 
     uses_triton = False  # whether Triton kernels can run where it does
@@ -135,7 +136,7 @@ class KernelOperator(ABC):
         return other
 
     def moved_to(self, theta: Hyperparameters) -> Self:
-        """Does as :meth:`at`, for a caller that is done with this operator: its memory may be used for the new one."""
+        """Returns what :meth:`at` does, for a caller that is done with this operator: the other may take its memory."""
         return self.at(theta)
 
     @overload
@@ -145,12 +146,12 @@ class KernelOperator(ABC):
     @overload
     def in_float64(self, kind: str, *, x: Tensor | None = None) -> KernelOperator: ...
     def in_float64(self, kind: str = "chunked", *, x: Tensor | None = None) -> KernelOperator:
-        """Returns the twin of this operator in float64, of any kind: what it evaluates is counted here.
+        """Returns the twin of this operator in float64, of any kind; both count evaluated entries together.
 
         Parameters
         ----------
         kind : str
-            As in :func:`warmgp.operators.make_operator`.
+            The kind of the twin, as in :func:`warmgp.operators.make_operator`.
         x : Tensor, (n, d), optional
             The inputs in float64 as they were before they were rounded; by default those of this operator.
         """
@@ -164,7 +165,7 @@ class KernelOperator(ABC):
         return twin
 
     def dense(self, dtype: torch.dtype) -> Tensor:
-        """Returns H whole in that dtype, as a matrix of its own, (n, n): for a factor."""
+        """Returns the whole of H in that dtype, (n, n), as a matrix that the caller may write over: for a factor."""
         from warmgp.operators.factory import make_operator
 
         whole = make_operator("dense", self.x.to(dtype), self.kernel, self.theta, tile_entries=self.tile_entries)
@@ -187,8 +188,8 @@ class KernelOperator(ABC):
     def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor, squares: Tensor | None = None) -> None:
         """Subtracts H[:, first : first + b] W from R in place, for W of (b, c), with ``first`` on the device.
 
-        Nothing is transferred. ``first`` is a multiple of b. Where the block runs over the end, W must be zero there.
-        ``squares`` (n,) receives the sum of squares of every row of the new R.
+        Nothing is transferred to the host. ``first`` is a multiple of b. Where the block runs over the end, W must be
+        zero there. ``squares`` (n,) receives the sum of squares of every row of the new R.
         """
         index = (first + torch.arange(W.shape[0], device=self.device)).clamp_max_(self.n - 1)
         R -= self.columns_matmul(index, W)
@@ -240,11 +241,11 @@ class KernelOperator(ABC):
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
         """Returns ∂/∂θ Σ_c weights_c a_cᵀ H(θ) b_c, a float64 vector in the order of ``Hyperparameters.vector``.
 
-        One pass over the kernel: with G = A diag(weights) Bᵀ formed tile by tile,
+        It takes one pass over the kernel. With G = A diag(weights) Bᵀ formed tile by tile,
 
             ∂σ:  2σ Σ_c weights_c a_cᵀ b_c
             ∂s:  2s Σ_ij G_ij k(r_ij)
-            ∂ℓ_j: s² Σ_ij G_ij ω(r_ij) (z_ij − z'_ij)² / ℓ_j,     z = x/ℓ.
+            ∂ℓ_k: s² Σ_ij G_ij ω(r_ij) (z_ik − z_jk)² / ℓ_k,     z = x/ℓ.
 
         Parameters
         ----------
@@ -280,7 +281,7 @@ class KernelOperator(ABC):
         for rows, columns in self._upper_tiles():
             k, W = self._evaluate(rows, columns)
             G = weights(rows, columns)
-            times = 2.0 if columns.start > rows.start else 1.0  # the tile across the diagonal goes along
+            times = 2.0 if columns.start > rows.start else 1.0  # for the tile across the diagonal, too
             W.mul_(G)
             signal += times * k.mul_(G).sum()
             if self._exact_differences:
@@ -303,11 +304,11 @@ class KernelOperator(ABC):
 
     # -- evaluating kernels ----------------------------------------------------------------------------------------
     def _scaled(self, x: Tensor) -> Tensor:
-        """Returns z = (x − centre)/ℓ: centring changes no distance and keeps digits in them."""
+        """Returns z = (x − centre)/ℓ, (m, d): centring changes no distance, and keeps their digits."""
         return (x - self._centre) / self._lengths
 
     def _tiles(self, m: int, n: int) -> Iterator[tuple[slice, slice]]:
-        """Cuts an m × n rectangle into tiles of at most ``tile_entries``, as square as they come."""
+        """Cuts an m × n rectangle into tiles of at most ``tile_entries``, as near to squares as it goes."""
         side = max(1, int(self.tile_entries**0.5))
         height = max(1, min(m, side))
         width = max(1, min(n, self.tile_entries // height))
@@ -346,12 +347,12 @@ class KernelOperator(ABC):
 
     @property
     def _exact_differences(self) -> bool:
-        """Returns whether differences cost little (few inputs) or are needed (the kernel is not smooth at zero)."""
+        """Whether differences cost little (few inputs) or are needed (the kernel is not smooth at zero)."""
         return not self.kernel.smooth_at_zero or self.x.shape[1] <= 3
 
     @property
     def _exact(self) -> bool:
-        """Returns whether distances are differences: also where a product's rounding in r² would rival the noise."""
+        """Whether distances are differences: also where a product's rounding in r² would rival the noise."""
         rounding = 4.0 * torch.finfo(self.dtype).eps * self._largest
         return self._exact_differences or rounding > 0.1 * self.noise_variance / self.signal_variance
 

@@ -1,4 +1,4 @@
-"""H never stored: every product evaluates the kernel tile by tile, in any n, on any torch device."""
+"""H never stored: every product evaluates the kernel tile by tile, for any n, on any torch device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warmgp.operators.indices import Index, index_size, ranges
 
 
 class ChunkedOperator(KernelOperator):
-    """H(θ) recomputed at every product, holding at most ``tile_entries`` of it. See :class:`KernelOperator`."""
+    """The operator that recomputes H(θ) at every product, by tiles. See :class:`KernelOperator` for the contract."""
 
     def matmul(self, V: Tensor) -> Tensor:
         out = self.noise_variance * V

@@ -15,17 +15,17 @@ from warmgp.operators.tall import tall_product
 
 
 def dense_bytes(n: int, dtype: torch.dtype) -> int:
-    """Returns the bytes that a stored H takes."""
+    """Returns the bytes of a stored H, (n, n)."""
     return n * n * dtype.itemsize
 
 
 class DenseOperator(KernelOperator):
-    """H(θ) kept in memory, built on first use, tile by tile. See :class:`KernelOperator` for the contract."""
+    """The operator that keeps H(θ) in memory, built on first use. See :class:`KernelOperator` for the contract."""
 
     def __init__(self, x: Tensor, kernel: Kernel, theta: Hyperparameters, *, tile_entries: int | None = None) -> None:
         super().__init__(x, kernel, theta, tile_entries=tile_entries)
         self._H: Tensor | None = None
-        self._memory: Tensor | None = None  # of an H that is not needed any more
+        self._memory: Tensor | None = None  # that of an H which is not needed any more
 
     def moved_to(self, theta: Hyperparameters) -> Self:
         """Returns the operator at another θ, in the memory of this one's H, which must not be used any more."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 FEW = 6
-"""Inputs up to which a pass over memory per input is faster on a CPU than a reduction per pair."""
+"""The most inputs for which a pass over memory per input is faster on a CPU than a reduction per pair."""
 
 
 def distances(a: Tensor, b: Tensor, *, exact: bool, out: Tensor | None = None, work: Tensor | None = None) -> Tensor:

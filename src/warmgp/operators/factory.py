@@ -17,7 +17,7 @@ OPERATORS: dict[str, type[KernelOperator]] = {"dense": DenseOperator, "chunked":
 """The operators in plain torch, which run anywhere."""
 
 TRITON_OPERATORS = ("fused",)
-"""Those in Triton, which are imported when they are asked for. With ``OPERATORS`` they are all that a file may name."""
+"""The operators in Triton, imported where they are asked for. With ``OPERATORS`` they are all that a file may name."""
 
 
 @overload
@@ -42,7 +42,7 @@ def make_operator(kind: str, x: Tensor, kernel: Kernel, theta: Hyperparameters, 
     kernel : Kernel
     theta : Hyperparameters
     options
-        Of the operator's class, such as ``tile_entries``.
+        Options of the operator's class, such as ``tile_entries``.
     """
     if kind == "auto":
         kind = "fused" if x.is_cuda and not why_not_fused(kernel, x.device, x.dtype, *x.shape) else "chunked"

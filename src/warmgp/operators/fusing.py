@@ -9,13 +9,13 @@ import torch
 from warmgp.kernels import Kernel
 
 LEAST_TRITON = (3, 5)
-"""Before it, Triton refuses products of float64."""
+"""The first version of Triton that has products of float64."""
 
 NEEDS_TRITON = "it needs Triton 3.5, which comes with torch 2.9 for CUDA"
 
 
 def has_triton() -> bool:
-    """Returns whether Triton is here, and new enough."""
+    """Says whether Triton is here, and new enough."""
     if find_spec("triton") is None:
         return False
     import triton
@@ -42,7 +42,7 @@ def why_not_fused(kernel: Kernel, device: torch.device, dtype: torch.dtype, n: i
 
 
 def _is_interpreted() -> bool:
-    """Returns whether Triton's kernels were made for its interpreter when they were imported."""
+    """Says whether Triton's kernels were made for its interpreter when they were imported."""
     from warmgp.operators.triton.products import product
 
     return type(product).__name__ == "InterpretedFunction"

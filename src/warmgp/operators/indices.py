@@ -8,21 +8,21 @@ import torch
 from torch import Tensor
 
 Index = slice | Tensor
-"""Rows or columns: a slice with explicit bounds, or an int64 tensor."""
+"""Rows or columns of H: a slice with explicit bounds, or an int64 tensor."""
 
 
 def index_size(index: Index) -> int:
-    """Returns how many rows an index selects."""
+    """Returns how many rows or columns an index selects."""
     return index.stop - index.start if isinstance(index, slice) else int(index.numel())
 
 
 def part_of(index: Index, part: slice) -> Index:
-    """Returns the index of some of the rows that an index selects, those at ``part`` of them."""
+    """Returns the index of some of the rows that ``index`` selects: those at the places ``part`` among them."""
     return slice(index.start + part.start, index.start + part.stop) if isinstance(index, slice) else index[part]
 
 
 def ranges(n: int, size: int) -> Iterator[slice]:
-    """Cuts 0…n into slices of at most ``size``."""
+    """Cuts the numbers 0 … n − 1 into slices of at most ``size`` each."""
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Scratch:
-    """Holds named buffers, each as large as the largest tile asked of it. On a GPU torch's allocator does this."""
+    """Holds named buffers, each as large as the largest tile asked of it; on a GPU torch's allocator does this."""
 
     def __init__(self, like: Tensor) -> None:
         self._like = torch.empty(0, dtype=like.dtype, device=like.device)

@@ -1,7 +1,7 @@
-"""M V for a large M and few columns, as fast as the processor allows.
+"""Products M V of a large M with few columns, as fast as the processor allows.
 
-On a CPU the library is up to twice as fast, most of all in float64, with the transposed product VᵀMᵀ on slabs of M that
-leave V in the cache.
+On a CPU the library of torch is up to twice as fast, most of all in float64, with the transposed product VᵀMᵀ on slabs
+of M that leave V in the cache.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from torch import Tensor
 from warmgp.operators.indices import ranges
 
 SLAB = 1024
+"""Rows of M in a slab."""
 
 
 def tall_product(M: Tensor, V: Tensor) -> Tensor:

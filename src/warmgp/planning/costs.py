@@ -23,25 +23,26 @@ from warmgp.planning.request import Request
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
 
 SIZE = 1500
-"""Points of the measurement."""
+"""Points that rates are measured with."""
 
 ITERATIONS = 3
-"""Of conjugate gradients with a whole factor of an earlier step, in a warm-started step. Seen: 1 to 8."""
+"""Iterations of conjugate gradients with a whole factor of an earlier step, in a warm-started step. Seen: 1 to 8."""
 
 STEPS_PER_FACTOR = 9
-"""Seen: 7 to 12 while the noise falls, many more at the end."""
+"""Steps that one whole factor serves. Seen: 7 to 12 while the noise falls, many more at the end."""
 
 AP_EPOCHS = 40
-"""Of alternating projections to a tolerance of 0.01 in a warm-started step. Seen: 5 at first, 200 at low noise."""
+"""Epochs of AP to a tolerance of 0.01, in a warm-started step. Seen: 5 at first, 200 at low noise."""
 
 CG_EPOCHS = 60
-"""Of conjugate gradients with a low-rank preconditioner, likewise. Seen: 10 to 140."""
+"""Epochs of conjugate gradients with a low-rank preconditioner, likewise. Seen: 10 to 140."""
 
 NEAR_EPOCHS, NEAR_EPOCHS_OF_MANY_INPUTS = 4, 20
-"""Of conjugate gradients with near neighbours, likewise. Seen: 2 to 6 on a map; 10 to 40 from zero with many inputs."""
+"""Epochs of conjugate gradients with near neighbours, likewise: on a map, where 2 to 6 were seen, and with many inputs,
+where 10 to 40 were seen from zero."""
 
 STEPS_PER_SEARCH = 15
-"""For neighbours. Seen: 10 to 30."""
+"""Steps between two searches for neighbours. Seen: 10 to 30."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Rates:
     call: float = 0.003  # what a step costs at any size
 
     def at(self, pace: Pace) -> Rates:
-        """Returns the rates of a device that takes so many times as long; a call is the CPU's work and stays."""
+        """Returns the rates of a device of that pace, from those of an H200; a call is the CPU's work and stays."""
         slower = {
             **dict.fromkeys(("build", "product", "recompute", "gradient", "search"), pace.half),
             **dict.fromkeys(("substitute", "factor", "feature", "apply"), pace.single),
@@ -76,15 +77,15 @@ TYPICAL = Rates(
     build=2e-9, product=1e-9, recompute=2e-9, substitute=1.4e-9, gradient=2e-9, factor=3e-12, exact=2e-11,
     exact_pass=7e-9, feature=2e-9, search=1e-9, sparse=3e-5, apply=4e-6, call=0.006,
 )  # fmt: skip
-"""Rounded from two cores of a server with AVX-512: for sizes where measuring would take longer than training."""
+"""The rates of two cores of a server with AVX-512, rounded: for sizes where measuring takes longer than training."""
 
 H200 = Rates(
     build=1.5e-12, product=1.4e-12, recompute=1.4e-12, substitute=3e-12, gradient=2e-12, factor=2e-14, exact=3e-14,
     exact_pass=5e-11, feature=1e-12, search=1.8e-11, sparse=5e-7, apply=1e-7, call=0.008,
 )  # fmt: skip
-"""One NVIDIA H200, 65 columns, from benchmarks/results; for other cards see :meth:`Rates.at`. 100 steps of conjugate
-gradients with whole factors are then estimated at 1.8 s for pol (took 1.3), 22 for protein (13 to 19) and 26 for
-keggdirected (15); exact training at 10 s (11), 221 s (213) and 268 s (252)."""
+"""The rates of one NVIDIA H200 for 65 columns, from benchmarks/results; for other cards see :meth:`Rates.at`. By them
+100 steps of conjugate gradients with whole factors are estimated at 1.8 s for pol (took 1.3), 22 for protein (13 to
+19) and 26 for keggdirected (15); exact training at 10 s (11), 221 s (213) and 268 s (252)."""
 
 
 def rates_for(request: Request) -> Rates:
@@ -102,7 +103,7 @@ def rates_for(request: Request) -> Rates:
 
 @lru_cache(maxsize=32)
 def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
-    """Times each operation on this CPU; kept for the life of the process. ``threads`` only tells settings apart."""
+    """Times each operation on this CPU; rates are kept for the life of the process, apart by ``threads``, too."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(SIZE, d, generator=generator)
     V = torch.randn(SIZE, columns, generator=generator)
@@ -145,7 +146,7 @@ def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
 
 
 def _seconds(function: Callable[[], object], repeats: int = 2) -> float:
-    """Returns the least of a few times, after one that does not count unless it was long: on a busy machine all are."""
+    """Returns the least seconds of a few calls. The first counts only where it was so long that no other follows."""
     times = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
@@ -158,12 +159,12 @@ def _seconds(function: Callable[[], object], repeats: int = 2) -> float:
 
 # -- whole trainings -------------------------------------------------------------------------------------------------
 def exact_seconds(rates: Rates, n: int, steps: int) -> float:
-    """Estimates exact training: a factor and an inverse a step."""
+    """Estimates the seconds of exact training: a factor and an inverse a step."""
     return (steps + 1) * (n**3 * rates.exact + n**2 * rates.exact_pass + 1.5 * rates.call)
 
 
 def factor_cg_seconds(rates: Rates, n: int, steps: int, features: int, factor_after: int) -> float:
-    """Estimates conjugate gradients with a whole factor now and then, the first after ``factor_after`` iterations."""
+    """Estimates the seconds of conjugate gradients with whole factors, the first after ``factor_after`` iterations."""
     step = (
         n**2 * (rates.build + (2 + ITERATIONS) * rates.product + (1 + ITERATIONS) * rates.substitute + rates.gradient)
         + n * features * rates.feature
@@ -174,14 +175,14 @@ def factor_cg_seconds(rates: Rates, n: int, steps: int, features: int, factor_af
 
 
 def epochs_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, *, stored: bool) -> float:
-    """Estimates any solver that takes so many epochs a step, and two more for residuals."""
+    """Estimates the seconds of any solver that takes so many epochs a step, and two more for residuals."""
     product = rates.product if stored else rates.recompute
     step = n**2 * ((epochs + 2) * product + rates.gradient) + n * features * rates.feature + rates.call
     return (steps + 1) * (step + n**2 * rates.build * stored)
 
 
 def near_cg_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, *, stored: bool) -> float:
-    """Estimates conjugate gradients with near neighbours: epochs and a sparse factor a step, a search now and then."""
+    """Estimates the seconds with near neighbours: so many epochs and a sparse factor a step, a search now and then."""
     step = n * (rates.sparse + epochs * rates.apply)
     searches = 1 + steps // STEPS_PER_SEARCH
     return (

@@ -1,8 +1,8 @@
 """Every decision of a plan but the solver's, a function each: from the request and the decisions before it to
 (value, why).
 
-``why`` is a sentence for the plan, "" where nothing needs saying. The solver's is in
-:mod:`warmgp.planning.solver_choice`, their order in :mod:`warmgp.planning.planner`.
+``why`` is a sentence for the plan, "" where nothing needs saying. The solver is chosen in
+:mod:`warmgp.planning.solver_choice`; the order of all decisions is in :mod:`warmgp.planning.planner`.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from warmgp.planning.solver_choice import LARGE, conjugate_gradients, max_epochs
 from warmgp.solvers import Solver, StoppingRule
 
 SAMPLE_FROM = 6_000
-"""From here on training starts on a random sample: steps on all points are dear enough."""
+"""The points from which on training starts on a random sample: steps on all of them are dear enough."""
 
 SAMPLE_SHARE, LEAST_SAMPLE, LARGEST_SAMPLE = 5, 2_000, 10_000
-"""One point in so many is in the sample, within these bounds."""
+"""The sample is one point in ``SAMPLE_SHARE``, but no fewer and no more points than these two numbers."""
 
 FEATURE_SHARE, MOST_FEATURES = 4, 16_000
-"""One random feature for so many points, and the most of them: m features cost about m/n of an epoch."""
+"""There is one random feature for ``FEATURE_SHARE`` points, up to a most: m features cost about m/n of an epoch."""
 
 EXACT_POSTERIOR_UP_TO = 2_500
-"""Up to here variances from a factor of H, n² operations a new point, are cheap enough to have them without the error
-of 64 samples."""
+"""The most points whose variances come from a factor of H: n² operations a new point are cheap enough to have them
+without the error of 64 samples."""
 
 NEIGHBOURHOOD, NEIGHBOURHOOD_ON_GPU = 1_000, 10_000
-"""Points of a neighbourhood that training starts on: the paper's on a GPU, fewer on a CPU."""
+"""Points of a neighbourhood that training starts on: on a CPU, and on a GPU, where they are the paper's."""
 
 
 def choose_features(request: Request) -> tuple[int, str]:
-    """Decides the number of random features: a quarter as many as points, and at least as many as the kernel needs."""
+    """Decides the number of random features: a quarter as many as points, but no fewer than the kernel needs."""
     given = request.n_features
     if not isinstance(given, str):
         return int(given), ""
@@ -98,7 +98,7 @@ def choose_rule(request: Request, solver: Solver) -> tuple[StoppingRule, str]:
 
 
 def choose_steps(request: Request, solver: Solver, init: str) -> tuple[int, str]:
-    """Decides the most Adam steps that are taken: few after a start on part of the data."""
+    """Decides the most Adam steps that are taken: few for large data and after a start on a sample."""
     given = request.settings.n_steps
     if not isinstance(given, str):
         return given, ""
@@ -140,7 +140,7 @@ def choose_promotion(request: Request, dtype: torch.dtype) -> tuple[bool, str]:
 def choose_operator(request: Request, solver: Solver, dtype: torch.dtype) -> tuple[str, str]:
     """Decides how H is multiplied with: fused where that exists, stored where H fits, recomputed in tiles otherwise.
 
-    Exact training multiplies nothing: it keeps a factor, not H.
+    Exact training stores no H: it keeps a factor.
     """
     if solver.name == "cholesky":
         return "chunked", ""

@@ -1,4 +1,4 @@
-"""What the machine has: a device by name, and its free memory."""
+"""What the machine has: devices by name, and their free memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 
 CONTROL_GROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/memory")
-"""Where a container's limit is, by either version of control groups."""
+"""The folders that hold a container's limit, by either version of control groups."""
 NAMES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+"""The files of a limit and of the memory in use, likewise."""
 
 
 def available_memory(device: torch.device) -> int:
@@ -32,7 +33,7 @@ def available_memory(device: torch.device) -> int:
 
 
 def _left_in_group(root: Path) -> int | None:
-    """Returns what a container may still use, its limit less its use without cached files; None without a limit."""
+    """Returns the bytes that a container may still use, cached files counted as free; None without a limit."""
     cached = _number_in(str(root / "memory.stat"), r"(?m)^(?:total_)?inactive_file (\d+)") or 0
     for limit_name, used_name in NAMES:
         limit, used = (_number_in(str(root / name), r"(\d+)") for name in (limit_name, used_name))

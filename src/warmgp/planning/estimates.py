@@ -21,7 +21,7 @@ from warmgp.solvers import ConjugateGradients
 
 
 def training_seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
-    """Estimates the whole training, its start and its last solve included; one that settles may take less."""
+    """Estimates the seconds of a whole training, with its start and its last solve; one that settles may take less."""
     steps, features, solver = plan.n_steps, plan.n_features, plan.solver
     if solver.name == "cholesky":
         return exact_seconds(rates, n, steps)

@@ -18,7 +18,7 @@ SIZES = {torch.float16: 4096, torch.float32: 2048, torch.float64: 2048}
 """The rows and columns of the products: enough to keep a large card busy, and few enough for a small one."""
 
 H200_SECONDS = {torch.float16: 2.1e-4, torch.float32: 4.0e-4, torch.float64: 3.8e-4}
-"""What one product of that size takes on an H200: 650, 43 and 45 TFLOP/s."""
+"""The seconds of one such product on an H200: 650, 43 and 45 TFLOP/s."""
 
 WARM_UP = 0.05
 """Seconds of work before anything is timed: an idle card runs at a fraction of its clock."""
@@ -58,7 +58,7 @@ def pace_of(device: torch.device) -> Pace:
 
 @lru_cache(maxsize=64)
 def _measured(index: int) -> Pace:
-    """Returns the pace of CUDA device number ``index``; kept for the life of the process."""
+    """Measures the pace of CUDA device number ``index``, once in the life of the process."""
     with torch.cuda.device(index):
         _product_seconds(torch.float32, until=time.perf_counter() + WARM_UP)
         return pace_from(_product_seconds)
@@ -75,10 +75,10 @@ def pace_from(seconds: Callable[[torch.dtype], float]) -> Pace:
 
 
 def _product_seconds(dtype: torch.dtype, until: float = 0.0) -> float:
-    """Returns the seconds of one product on the current CUDA device; goes on at least ``until`` that time."""
+    """Returns the seconds of one product on the current CUDA device, timed at least until the clock shows ``until``."""
     size = SIZES[dtype]
     a = torch.linspace(-1, 1, size * size, device="cuda").reshape(size, size).to(dtype)
-    out = torch.mm(a, a)  # and let the library load what it needs
+    out = torch.mm(a, a)  # which also lets the library load what it needs
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     least, taken = math.inf, 0
     while taken < REPEATS or time.perf_counter() < until:

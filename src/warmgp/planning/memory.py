@@ -1,4 +1,4 @@
-"""How much memory a planned training holds, and whether H has room."""
+"""How much memory a planned training holds, in bytes, and whether H has room."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOW_RANK_COPIES = 6
 """Matrices of (n, k) in float64 that are held while pivots are carried to a new factor beside the old one."""
 
 NEIGHBOUR_BYTES = 80
-"""Bytes of a point and its neighbour: its number, two sparse factors with columns, and one more being sorted beside
+"""Bytes for each neighbour of a point: its number, two sparse factors with columns, and one more being sorted beside
 them."""
 
 
@@ -31,7 +31,7 @@ def exact_fits(n: int, d: int, n_probes: int, budget: int) -> bool:
 
 
 def training_bytes(plan: Plan, n: int, d: int) -> int:
-    """Returns what the steps of a training hold at their peak: H and factors, solutions, and a few copies of them."""
+    """Returns the bytes that steps hold at their peak: H and factors, solutions, and a few copies of them."""
     vectors = vector_bytes(n, d, plan.gradient.n_probes, plan.dtype)
     if plan.solver.name == "cholesky":
         return 3 * dense_bytes(n, torch.float64) + vectors
@@ -43,7 +43,7 @@ def training_bytes(plan: Plan, n: int, d: int) -> int:
 
 
 def peak_bytes(plan: Plan, n: int, d: int) -> int:
-    """Returns what a whole training holds at its peak: that of its steps, or of its start on a sample."""
+    """Returns the bytes that a whole training holds at its peak: that of its steps, or of its start on a sample."""
     steps = training_bytes(plan, n, d)
     if plan.start_solver is None:
         return steps
@@ -52,8 +52,10 @@ def peak_bytes(plan: Plan, n: int, d: int) -> int:
 
 
 def factor_bytes(solver: Solver, n: int) -> int:
-    """Returns what conjugate gradients hold to precondition with, nothing for other solvers; of whole factors two,
-    since a new one is made beside the old one."""
+    """Returns the bytes that conjugate gradients hold to precondition with; 0 for other solvers.
+
+    Of whole factors there are two, since a new one is made beside the old one.
+    """
     if not isinstance(solver, ConjugateGradients):
         return 0
     if solver.factor_after is not None:
@@ -62,13 +64,13 @@ def factor_bytes(solver: Solver, n: int) -> int:
 
 
 def preconditioner_bytes(solver: ConjugateGradients, n: int) -> int:
-    """Returns what the low rank and the neighbours take."""
+    """Returns the bytes of the low rank and the neighbours."""
     near = NEIGHBOUR_BYTES * n * (solver.neighbours + 1) if solver.neighbours else 0
     return LOW_RANK_COPIES * 8 * n * solver.preconditioner_rank + near
 
 
 def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, size: int) -> int:
-    """Returns what the factors of all blocks take, and one block with its factor in float64; grown if they may be."""
+    """Returns the bytes of all blocks' factors and of one block with its factor in float64; grown, if they may grow."""
     b, grown = min(n, solver.block_size), solver.largest_block
     if grown and solver.grow_after and (rule.max_epochs is None or rule.max_epochs > solver.grow_after) and grown > b:
         b, size = grown, 8
@@ -76,5 +78,5 @@ def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, siz
 
 
 def vector_bytes(n: int, d: int, n_probes: int, dtype: torch.dtype) -> int:
-    """Returns what solutions, targets, residuals and their copies take, and the inputs."""
+    """Returns the bytes of solutions, targets, residuals and their copies, and of the inputs."""
     return 8 * n * (1 + max(1, n_probes)) * dtype.itemsize + 4 * n * d * 8

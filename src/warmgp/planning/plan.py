@@ -1,4 +1,4 @@
-"""What was decided before training: the plan, and how it reads."""
+"""The plan: what was decided before training, and how it reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warmgp.gradient import GradientEstimator
 from warmgp.solvers import Solver, StoppingRule
 
 INITS = ("ones", "sample", "subset", "given")
-"""Where a planned training may start."""
+"""The ways in which a planned training may start."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Plan:
 
 
 def duration(seconds: float) -> str:
-    """Says seconds in the unit that people would say them in."""
+    """Returns seconds as text, in the unit that people would say them in."""
     for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (float("inf"), "h", 3600)):
         if seconds < limit:
             return f"{seconds / size:.2g} {unit}" if seconds / size < 10 else f"{seconds / size:.0f} {unit}"

@@ -1,14 +1,15 @@
 """What "auto" means: device, dtype, operator, solver, estimator, budget and start, decided once before training.
 
 - the GPU if there is one;
-- of exact Cholesky training and conjugate gradients, what should be faster by the rates of this machine
-  (:mod:`warmgp.planning.costs`), while the factor of H fits the memory; alternating projections with ten epochs a
-  step where it does not, and from 50,000 points, as the paper does;
-- with up to three inputs (maps) conjugate gradients with near neighbours instead, and on a CPU from 6,000 points in the
-  place of whole factors;
+- exact Cholesky training where H fits the memory, up to 500 points, on a GPU up to 8,000, and on a CPU where it should
+  be clearly faster by the rates of this machine (:mod:`warmgp.planning.costs`);
+- conjugate gradients below 50,000 points, on a CPU while a factor of H fits the memory; alternating projections with
+  ten epochs a step otherwise, as the paper does;
+- with up to three inputs (maps) conjugate gradients with near neighbours where no whole factor fits, at any number of
+  points, and on a CPU from 6,000 points in the place of whole factors (not for RBF);
 - float32, watched against float64 and left for it when they disagree (:mod:`warmgp.training.precision`); exact training
   is float64 always;
-- H is stored when it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated
+- H is stored where it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated
   inside the products (fused), which is as fast as reading it;
 - Adam's steps are relative for large hyperparameters, and end when the likelihood is expected to rise no more;
 - from 6,000 points training starts on a random sample of a fifth of them; from 50,000 on neighbourhoods;
@@ -48,9 +49,9 @@ def make_plan(n: int, d: int = 10, *, kernel: str | Kernel | None = None, **sett
     n, d : int
         The numbers of training points and of inputs.
     kernel : str, Kernel or None
-        None for the default of ``GPRegressor``.
+        The kernel; None for the default of ``GPRegressor``.
     **settings
-        Those of :class:`warmgp.planning.request.Settings`, which are named as in ``GPRegressor``: solver, gradient,
+        The fields of :class:`warmgp.planning.request.Settings`, named as in ``GPRegressor``: solver, gradient,
         n_probes, n_features, tol, max_epochs, n_steps, learning_rate, init, device, dtype, memory_budget.
 
     Raises
@@ -64,7 +65,7 @@ def make_plan(n: int, d: int = 10, *, kernel: str | Kernel | None = None, **sett
 
 
 def plan_for(request: Request) -> Plan:
-    """Decides everything about a training, in this order; refuses what cannot fit."""
+    """Decides everything about a training, one decision after the other; refuses what cannot fit."""
     why: list[str] = []
 
     def decided(decision: tuple[Value, str]) -> Value:

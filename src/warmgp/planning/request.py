@@ -20,7 +20,7 @@ STARTS = ("auto", "ones", "sample", "subset")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 MOST_BYTES = 2**53
-"""More than there is anywhere."""
+"""The most bytes of a budget: more than any machine has, and a number that a file may hold."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Settings:
     device : str or torch.device
     dtype : str or torch.dtype
     memory_budget : int or None
-        In bytes; None for what is free.
+        The bytes that training may use; None for what is free.
     kernel : str or Kernel
     """
 
@@ -60,7 +60,7 @@ class Settings:
     kernel: str | Kernel = "matern32"
 
     def __post_init__(self) -> None:
-        """Raises ValueError that names the setting, what came, and what is accepted."""
+        """Raises a ValueError that names the first wrong setting, what came, and what is accepted."""
         get_kernel(self.kernel)
         if not is_auto(self.solver):
             get_solver(self.solver)
@@ -95,7 +95,7 @@ class Request:
     ----------
     n, d : int
     settings : Settings
-        As they were given, checked.
+        The settings as they were given, checked.
     device : torch.device
         Where training is to run.
     memory_budget : int
@@ -124,7 +124,7 @@ class Request:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel itself, where a name was given."""
+        """The kernel, also where only its name was given."""
         return get_kernel(self.settings.kernel)
 
     @property
@@ -163,7 +163,7 @@ def is_auto(value: Any) -> bool:
 
 
 def bytes_of(budget: float) -> int:
-    """Returns a number of bytes as a file may hold it."""
+    """Returns a budget in bytes as a whole number that a file may hold."""
     return int(min(budget, MOST_BYTES))
 
 

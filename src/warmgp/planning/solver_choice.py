@@ -14,23 +14,24 @@ from warmgp.planning.request import Request, is_auto
 from warmgp.solvers import AlternatingProjections, Cholesky, ConjugateGradients, Solver, get_solver
 
 SMALL = 500
-"""Up to here exact training costs about as much as anything else, and is exact."""
+"""The most points whose exact training costs about as much as any other."""
 
 CLEARLY = 0.5
-"""By how much exact training has to be cheaper above that: measured rates vary, and a choice should not."""
+"""The share of another training's time that an exact one may take above that: rates vary, and a choice should not."""
 
 LARGE = 50_000
-"""From here on training is the paper's for large data: a budget, small steps, a start on neighbourhoods."""
+"""The points from which on training is the paper's for large data: a budget, small steps, a start on neighbourhoods."""
 
 EXACT_UP_TO_ON_GPU = 8_000
-"""Up to here training is exact on an H200; see :func:`exact_up_to`."""
+"""The most points whose training is exact on an H200; see :func:`exact_up_to`."""
 
 MAP_INPUTS = 3
-"""Up to so many inputs near neighbours tell what there is to know of a point: with a Matérn kernel a solve then takes a
-few iterations."""
+"""The most inputs of a map, where near neighbours tell what there is to know of a point: with a Matérn kernel a solve
+then takes a few iterations."""
 
 NEAR, RANK_BESIDE, NEAR_FROM = 30, 100, 6_000
-"""Neighbours, the low rank beside them, and where they begin to beat whole factors on a CPU (seen: 3,000 to 8,000)."""
+"""Neighbours, the low rank beside them, and the points from which on both beat whole factors on a CPU (seen: 3,000 to
+8,000)."""
 
 GROW_AFTER = 20.0
 """Epochs of AP that cost about as much as factors of twice the block."""
@@ -39,8 +40,8 @@ LARGEST_BLOCK_ON_GPU = 20_000
 
 
 def choose_solver(request: Request, n_features: int, rates: Rates) -> tuple[Solver, str]:
-    """Decides the solver: the one that was asked for, or for "auto" exact Cholesky where that is cheap, conjugate
-    gradients where a preconditioner fits, alternating projections otherwise."""
+    """Decides the solver: the one that was asked for; for "auto" exact Cholesky where that is cheap, conjugate
+    gradients where a good preconditioner fits, alternating projections otherwise."""
     asked = request.settings.solver
     if not is_auto(asked):
         return _as_asked(asked, request)
@@ -78,7 +79,7 @@ def _as_asked(asked: str | Solver, request: Request) -> tuple[Solver, str]:
 
 
 def _exact_is_cheap(request: Request, n_features: int, rates: Rates) -> bool:
-    """Says whether exact training fits the memory and costs less than iterative training, or little more than it."""
+    """Says whether exact training fits the memory, and has few points or is clearly faster than iterative training."""
     n = request.n
     if not exact_fits(n, request.d, request.n_probes, request.memory_budget):
         return False
@@ -93,7 +94,7 @@ def _exact_is_cheap(request: Request, n_features: int, rates: Rates) -> bool:
 def exact_up_to(pace: Pace) -> int:
     """Returns up to how many points training is exact on a GPU.
 
-    Its float64 work, of n³ operations, is to take no longer beside the products of iterative training than that of
+    Beside the products of iterative training, its float64 work of n³ operations is to take no longer than that of
     ``EXACT_UP_TO_ON_GPU`` points does on an H200.
     """
     slower = max(1.0, pace.double / pace.half)
@@ -101,8 +102,8 @@ def exact_up_to(pace: Pace) -> int:
 
 
 def max_epochs(request: Request, solver: Solver) -> float | None:
-    """Returns the budget of a solve, in epochs: what was given; for "auto" one for large data, and for alternating
-    projections that "auto" chose."""
+    """Returns the budget of a solve in epochs, None for none: what was given; for "auto" there is one for large data,
+    and for alternating projections that "auto" chose."""
     given = request.settings.max_epochs
     if not isinstance(given, str):
         return given
@@ -113,12 +114,12 @@ def max_epochs(request: Request, solver: Solver) -> float | None:
 
 
 def conjugate_gradients(request: Request, n: int) -> ConjugateGradients:
-    """Returns conjugate gradients as they suit n of the points: a whole factor now and then where it fits, else one of
-    low rank; near neighbours for maps, where the kernel is so smooth that they do not tell enough (RBF) only if no
-    factor fits.
+    """Returns conjugate gradients as they suit n of the points: with a whole factor now and then where that fits, else
+    with near neighbours for maps, else with a factor of low rank.
 
-    A factor costs n³/3 operations, an iteration 2n² for the product and 2n² for the factor, per column; on a GPU
-    the factor is the cheaper of the two.
+    On a CPU neighbours come first for maps of ``NEAR_FROM`` points and more, unless the kernel is so smooth that they
+    do not tell enough (RBF). A whole factor costs n³/3 operations; an iteration costs 2n² a column for the product and
+    2n² to apply the factor, which on a GPU is the cheaper of the two.
     """
     on_gpu, budget = request.device.type == "cuda", request.memory_budget
     whole = n < LARGE and H_fits(n, torch.float64, budget)  # should all have to be float64
@@ -138,7 +139,8 @@ def conjugate_gradients(request: Request, n: int) -> ConjugateGradients:
 def alternating_projections(request: Request) -> AlternatingProjections:
     """Returns alternating projections with blocks of 1,000 rows that may grow, or fewer where factors would not fit.
 
-    On a CPU blocks begin larger, √(900 n) rows, so that the factors cost about as much as five epochs.
+    On a CPU, below ``LARGE`` points, blocks begin larger, with √(900 n) rows: the factors cost about as much as five
+    epochs.
     """
     n, on_gpu = request.n, request.device.type == "cuda"
     largest = _largest_block(n, request.memory_budget)
@@ -153,6 +155,6 @@ def has_neighbours(solver: Solver) -> bool:
 
 
 def _largest_block(n: int, budget: int) -> int:
-    """Returns the rows of AP's blocks whose factors, in float64, take a third of the memory, as do a block and its
-    factor."""
+    """Returns the most rows of AP's blocks: in float64 the factors of all blocks may take a third of the memory, and so
+    may a block with its factor."""
     return max(64, min(budget // (3 * 8 * n), math.isqrt(budget // (6 * 8))) // 8 * 8)

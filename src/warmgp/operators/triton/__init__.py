@@ -1,6 +1,6 @@
-"""H on a CUDA device, by Triton kernels that never write K to memory. Imported only where it is asked for.
+"""H on a CUDA device, by Triton kernels that never write K to memory. They are imported only where asked for.
 
-``fused`` is the operator; ``points`` prepares inputs and ``split`` columns for a tensor core; ``sums`` are what
+``fused`` is the operator; ``points`` prepares inputs and ``split`` columns for a tensor core; ``sums`` makes what
 gradients are made of; ``products``, ``columns`` and ``gradient`` hold the Triton kernels, ``parts`` what they share,
 ``launch`` the one way to start them.
 """

@@ -10,7 +10,7 @@ from warmgp.operators.triton.parts import halves, scale_of
 
 @triton.jit
 def column_largest(V, BITS, n, c, rows_per_program, C: tl.constexpr, BM: tl.constexpr):
-    """BITS[j] = max_i |V_ij| as the bits of a float32, which order like integers; BITS starts at 0."""
+    """Writes BITS[j] = max_i |V_ij| as the bits of a float32, which order like integers; BITS starts at 0."""
     columns = tl.arange(0, C)
     largest = tl.zeros([C], tl.int32)
     begin = tl.program_id(0) * rows_per_program
@@ -27,7 +27,7 @@ def split_columns(
     V, BITS, GAIN, VH, VL, VY, n, n_padded, c, first,
     WEIGHTED: tl.constexpr, S: tl.constexpr, PLAIN: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """Columns of V (n, c), scaled, split into float16 halves (n_padded, S), and the plain column VY; 0 beyond n and c.
+    """Writes scaled columns of V (n, c) as float16 halves (n_padded, S), and the plain column VY; 0 beyond n and c.
 
     Tensor columns are V[:, first : first + S]; the plain one is V[:, 0]. A column is scaled by what its largest
     magnitude asks for, and by GAIN where ``WEIGHTED``.
@@ -57,7 +57,7 @@ def combine(
     PARTS, BITS, V, INDEX, c, first, used, factor, noise, OUT, m, width, splits,
     NOISE: tl.constexpr, W: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """OUT[i, column] = factor/scale Σ_split PARTS[split, i] (+ noise · V[INDEX_i, column]), for ``used`` columns.
+    """Writes OUT[i, column] = factor/scale Σ_split PARTS[split, i] (+ noise · V[INDEX_i, column]) in ``used`` columns.
 
     The parts' columns are [plain?, tensor…]; column 0 of them is column ``first`` of OUT.
     """

@@ -1,4 +1,4 @@
-"""H never stored, and K never formed: products fused on a GPU by Triton, at near the accuracy of float32 arithmetic.
+"""H never stored, and K never formed: products fused on a GPU by Triton, nearly as exact as float32 arithmetic.
 
 The torch operators write every kernel entry to memory several times; here an entry lives in registers from the
 distance to the product. :mod:`warmgp.operators.triton.parts` says how the kernels keep float32's digits on a tensor
@@ -30,18 +30,19 @@ from warmgp.operators.triton.sums import gradient_sums
 
 
 class FusedOperator(ChunkedOperator):
-    """H(θ) evaluated inside its products by Triton kernels. See :class:`KernelOperator` for the contract.
+    """The operator that evaluates H(θ) inside its products, by Triton. See :class:`KernelOperator` for the contract.
 
-    In float32 everything is fused; in float64 the products are, and the gradient is the torch path's. Needs a
+    In float32 everything is fused; in float64 the products are, and the gradient is the torch path's. It needs a
     kernel with a fused form. Use it on CUDA; on a CPU only Triton's interpreter can run it.
 
     Parameters
     ----------
     tile : Tile, optional
-        Shape of the tiles of products; by default what was measured to be good.
+        The shape of the tiles of products; by default what was measured to be good.
     exact_distances : bool, optional
-        Distances by differences, or by products, of all inputs. By default by differences where the rounding of a
-        product would matter; always for up to three inputs and for kernels that are not smooth at zero.
+        Whether distances are differences of all inputs, or products. By default they are differences where the rounding
+        of a product would matter; always in float64, for up to three inputs and for kernels that are not smooth at
+        zero.
     """
 
     uses_triton = True
@@ -125,7 +126,7 @@ class FusedOperator(ChunkedOperator):
         return torch.cat([2.0 * scales_of_sums * sums[:2], lengths])
 
     def _gradient_sums(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
-        """Returns the sums that the gradient is made of, inputs in the order of ``_order``, on the device."""
+        """Returns the sums that the gradient is made of, (2 + d,), inputs in the order of ``_order``, on the device."""
         sums, entries = gradient_sums(self._points, self._form.profile_and_weight, A, B, weights)
         self.entries_evaluated += entries
         return sums
@@ -133,20 +134,21 @@ class FusedOperator(ChunkedOperator):
     # -- operands --------------------------------------------------------------------------------------------------
     @property
     def _exact(self) -> bool:
-        """Returns whether the torch path, for blocks and single columns, takes differences, too."""
+        """Whether the torch path, for blocks and single columns, takes differences, too."""
         return self._differenced > 0
 
     @cached_property
     def _order(self) -> Tensor:
-        """Orders inputs by their largest |z|, (d,): those whose differences matter most come first."""
+        """The order of inputs by their largest |z|, (d,): those whose differences matter most come first."""
         return self._z.abs().amax(0).argsort(descending=True, stable=True)
 
     @cached_property
     def _differenced(self) -> int:
-        """Counts the inputs that are differenced: as few as keep the rounding of the others' product below the noise.
+        """The number of differenced inputs: as few as keep the rounding of the others' product below the noise.
 
-        That rounding grows with the largest Σ z² of the inputs in the product. All of them where more than half have to
-        be, or where the kernel is not smooth at zero. Powers of two: every number is a kernel to compile.
+        That rounding grows with the largest Σ z² of the inputs in the product. The number is 0 or a power of two,
+        because each is a kernel to compile. It is all d where more than half have to be, in float64, for up to three
+        inputs, and where the kernel is not smooth at zero.
         """
         d = self.x.shape[1]
         if self.dtype == torch.float64 or self._exact_differences:
@@ -187,10 +189,11 @@ class FusedOperator(ChunkedOperator):
         subtract_from: Tensor | None = None,
         squares: Tensor | None = None,
     ) -> Tensor:
-        """Returns K[rows, columns] V + noise · V[own], or ``subtract_from`` less that of H, and its ``squares``.
+        """Returns K[rows, columns] V + noise · V[own], or ``subtract_from`` less H[rows, columns] V, in place.
 
         Rows are of ``points`` (default: the training inputs), all of them or those at ``rows``. Columns are training
-        inputs: those at ``columns``, or as many as V has rows, from ``first`` on.
+        inputs: those at ``columns``, or as many as V has rows, from ``first`` on. ``squares`` receives the sum of
+        squares of every row of ``subtract_from``.
         """
         self._check(V)
         rows, columns, own = (None if t is None else t.contiguous() for t in (rows, columns, own))
@@ -247,7 +250,7 @@ class FusedOperator(ChunkedOperator):
 
 
 def good_tile(points: Points, S: int) -> Tile:
-    """Returns a tile that was measured to be good on an H200."""
+    """Returns a tile, for S columns on the tensor core, that was measured to be good on an H200."""
     if not points.has_products:
         return Tile(64, 128, 4, 3) if S <= 64 else Tile(64, 64, 4, 2)
     if points.differenced and points.row_high.shape[1] <= 64:

@@ -19,7 +19,8 @@ def gradient(
 ):  # fmt: skip
     """Sums over the tiles on and above the diagonal: OUT[program] = [Σ G k, Σ G ω (z_i − z_j)² per input].
 
-    G = L Rᵀ with columns split into halves, plus LY RYᵀ; not symmetric: G + Gᵀ. A tile off the diagonal counts twice.
+    G = L Rᵀ with columns split into halves, plus LY RYᵀ; (G + Gᵀ)/2 where that is not ``SYMMETRIC``. A tile off the
+    diagonal counts twice.
     """
     row_tile = tl.program_id(0)
     rows = row_tile * BM + tl.arange(0, BM)
@@ -73,11 +74,12 @@ def gradient_rows(
     S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """SIGNAL[split, i] = Σ_j G_ij k_ij and OUT[split, i, :] = 2^−11 Σ_j G_ij ω_ij [z_j, 1, …] (augmented inputs).
+    """Writes SIGNAL[split, i] = Σ_j G_ij k_ij and OUT[split, i, :] = 2^−11 Σ_j G_ij ω_ij [z_j, 1, …] (augmented).
 
-    G as in :func:`gradient`. By symmetry Σ_ij W_ij (z_i − z_j)² = 2 Σ_i (z_i² (W1)_i − z_i (Wz)_i), which the host adds
-    up in float64. Products instead of differences: for many inputs, where nothing cancels badly. The inputs that are
-    differenced have OUT_DIFFERENCED[split, i, input] = Σ_j G_ij ω_ij (z_i − z_j)² instead.
+    G is as in :func:`gradient`, but G + Gᵀ where it is not ``SYMMETRIC``: the host halves the sums. By symmetry
+    Σ_ij W_ij (z_i − z_j)² = 2 Σ_i (z_i² (W1)_i − z_i (Wz)_i), which the host adds up in float64. These are products
+    instead of differences: for many inputs, where nothing cancels badly. The inputs that are differenced have
+    OUT_DIFFERENCED[split, i, input] = Σ_j G_ij ω_ij (z_i − z_j)² instead.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inputs = tl.arange(0, D)

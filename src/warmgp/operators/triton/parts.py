@@ -4,8 +4,9 @@ Numbers. The tensor core multiplies float16 (11 bits). A float32 number is split
 and a product takes three: hi·hi + hi·lo + lo·hi. The tensor core truncates when it adds, so it adds within one tile
 only; sums over tiles are ordinary float32.
 
-Distances. Inputs come scaled by ``FusedForm.alpha``/ℓ, as the kernel's functions want them. They are one product
-of augmented rows [−2z, |z|², 1]·[z, 1, |z|²], or differences, input by input, where close pairs must keep their digits.
+Distances. Inputs come scaled by ``FusedForm.alpha``/ℓ, as the kernel's functions want them. Squared distances are
+one product of augmented rows [−2z, |z|², 1]·[z, 1, |z|²], or differences, input by input, where close pairs must keep
+their digits.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ import triton.language as tl
 
 @triton.jit
 def halves(k):
-    """hi and lo in float16; hi by cutting the last 13 bits of the mantissa, which is cheaper than rounding."""
+    """Returns hi and lo in float16; hi by cutting the last 13 bits of the mantissa, which is cheaper than rounding."""
     high = (k.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
     return high.to(tl.float16), (k - high).to(tl.float16)
 
 
 @triton.jit
 def scale_of(bits):
-    """The power of two that brings a column whose largest magnitude has these bits near 1024; 1 for zero."""
+    """Returns the power of two that brings a largest magnitude of these bits to between 512 and 1024; 1 for zero."""
     exponent = tl.minimum(tl.maximum((bits >> 23) - 127, -116), 120)
     return tl.where(bits == 0, 1.0, ((136 - exponent) << 23).to(tl.float32, bitcast=True))
 
 
 @triton.jit
 def split_dot(a_high, a_low, b_high, b_low):
-    """a·b to 22 bits from float16 halves, adding inside this one tile only."""
+    """Returns a·b to 22 bits from float16 halves, adding inside this one tile only."""
     part = tl.dot(a_low, b_high)
     part = tl.dot(a_high, b_low, part)
     return tl.dot(a_high, b_high, part)
@@ -38,7 +39,7 @@ def split_dot(a_high, a_low, b_high, b_low):
 
 @triton.jit
 def add_squares(square, rows, columns, XA, XB, a_stride, b_stride, DIM: tl.constexpr):
-    """square + Σ_k (a_ik − b_jk)², from inputs stored one input per line: (DIM, a_stride) and (DIM, b_stride)."""
+    """Returns square + Σ_k (a_ik − b_jk)², from inputs stored one per line: (DIM, a_stride) and (DIM, b_stride)."""
     if DIM <= 16:
         for k in tl.static_range(DIM):
             difference = tl.load(XA + k * a_stride + rows)[:, None] - tl.load(XB + k * b_stride + columns)[None, :]

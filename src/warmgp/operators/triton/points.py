@@ -11,10 +11,10 @@ from torch import Tensor
 from warmgp.operators.triton.split import PAD
 
 LARGEST_SQUARE = 3e4
-"""|αz|² up to which float16 halves can hold it."""
+"""The largest |αz|² that float16 halves can hold."""
 
 ROUNDING = 2.0**-21
-"""Of a squared distance by products, relative to |z|²."""
+"""The rounding of a squared distance by products, relative to |z|²."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Points:
 
     @classmethod
     def prepare(cls, z: Tensor, differenced: int) -> Points:
-        """Prepares inputs αz of (n, d); float64 ones are for differences, all of them."""
+        """Prepares inputs αz, (n, d), the first ``differenced`` of them for differences: in float64 all."""
         n, d = z.shape
         padded = triton.cdiv(n, PAD) * PAD
         lines = torch.zeros(d, padded, device=z.device, dtype=z.dtype)
@@ -62,7 +62,7 @@ class Points:
 
     @property
     def distances(self) -> dict[str, int | bool]:
-        """Returns the constants that say how a kernel makes distances."""
+        """The constants that tell a Triton kernel how to make distances."""
         return {"PRODUCTS": self.has_products, "DIFFERENCED": self.differenced, "D": self.row_high.shape[1]}
 
 

@@ -18,12 +18,13 @@ def store_result(
     FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr, S: tl.constexpr,
     PLAIN: tl.constexpr,
 ):  # fmt: skip
-    """The end of a product: partial sums as OUT[split, i, :], or, where ``FINAL``, what ``combine`` would make of them,
+    """Stores a product: partial sums as OUT[split, i, :], or, where ``FINAL``, what ``combine`` would make of them:
 
         OUT[i, first + column] (+)= factor/scale · total (+ noise · V[own row]).
 
-    ``NOISE`` 1: the own rows of V are INDEX; 2: they are i − offset, where there is such a row. ``SQUARES`` 1: SUMS[i]
-    is the sum of squares of what was stored in row i; 2: that is added to it.
+    ``NOISE`` is 1 where the own rows of V are INDEX, 2 where they are i − offset, if there is such a row, and 0 for no
+    noise. ``SQUARES`` is 1 where SUMS[i] becomes the sum of squares of what was stored in row i, 2 where that is added
+    to it, and 0 for neither.
     """
     if not FINAL:
         out = OUT + (tl.program_id(1) * m + rows) * width
@@ -78,12 +79,12 @@ def product(
     PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """OUT[split, i, :] = 256 Σ_j k(a_i, b_j) [VY_j, V_j] over the split's columns; rows of OUT have ``width`` numbers.
+    """Writes OUT[split, i, :] = 256 Σ_j k(a_i, b_j) [VY_j, V_j] over the split's columns, ``width`` numbers a row.
 
     ``ROWS`` and ``COLUMNS`` are the indices of the points to use where they are gathered; else all rows, and the
     columns from the one that ``COLUMNS`` points at, so that a graph can be replayed for another block. Columns beyond
-    ``last`` stand for it (their V is zero). ``FINAL``, for a single split: OUT is the result itself, as :func:`combine`
-    would make it, or what it is added to.
+    ``last`` stand for it (their V is zero). With ``FINAL``, for a single split, OUT is the result itself, as
+    :func:`combine` would make it, or with ``ADD`` what it is added to.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns_s, inputs = tl.arange(0, S if S > 0 else 16), tl.arange(0, D)
@@ -136,9 +137,9 @@ def product64(
     GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr, PROFILE: tl.constexpr, DIM: tl.constexpr,
     S: tl.constexpr, PLAIN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """OUT[split, i, first : first + used] = Σ_j k(a_i, b_j) V_j over the split's columns, all in float64.
+    """Writes OUT[split, i, first : first + used] = Σ_j k(a_i, b_j) V_j over the split's columns, all in float64.
 
-    Distances are exact, and the tensor core multiplies float64: nothing is split. Indices as in :func:`product`.
+    Distances are exact, and the tensor core multiplies float64: nothing is split. Indices are as in :func:`product`.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns_s = PLAIN + tl.arange(0, S if S > 0 else 16)

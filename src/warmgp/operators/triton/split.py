@@ -17,17 +17,17 @@ from warmgp.operators.triton import columns as triton_columns
 from warmgp.operators.triton.launch import run_kernel
 
 PAD = 128  # rows of every operand are padded to a multiple of this: no tile is higher
-GROUP = 64
-REGISTERS = 2**16  # of a multiprocessor
-PROCESSORS = 132
+GROUP = 64  # columns of a group on the tensor core, at most
+REGISTERS = 2**16  # those of a multiprocessor
+PROCESSORS = 132  # multiprocessors of an H200
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Shape of a program's tile and how Triton schedules it.
+    """Holds the shape of a program's tile, and how Triton schedules it.
 
-    ``registers`` bounds those of a thread, so that more programs share a multiprocessor: of 128 threads, 2 with 255
-    registers each, 3 with 168, 4 with 128.
+    ``registers`` bounds those of a thread, so that more programs share a multiprocessor: of programs of 128 threads, 2
+    do with 255 registers a thread, 3 with 168, 4 with 128.
     """
 
     rows: int
@@ -38,12 +38,12 @@ class Tile:
 
     @property
     def options(self) -> dict[str, int]:
-        """Returns the launch options that say so."""
+        """The launch options for these warps and registers."""
         return {"num_warps": self.warps} | ({"maxnreg": self.registers} if self.registers else {})
 
     @property
     def programs(self) -> int:
-        """Returns how many share a multiprocessor, by their registers."""
+        """The number of programs that share a multiprocessor, by their registers."""
         return max(1, REGISTERS // (32 * self.warps * (self.registers or 256)))
 
 
@@ -51,7 +51,7 @@ class Tile:
 class Columns:
     """Holds a group of columns of V as the kernels take it."""
 
-    first: int  # of V's columns: the plain one if there is one, else the first tensor column
+    first: int  # number in V: of the plain column if there is one, else of the first tensor column
     used: int  # columns of V in this group
     plain: int  # 1 where the group's first column is multiplied in ordinary float32
     size: int  # S, columns on the tensor core (a power of two), or 0
@@ -61,12 +61,12 @@ class Columns:
 
     @property
     def width(self) -> int:
-        """Returns how many numbers a row of a partial product has."""
+        """The number of columns of a partial product."""
         return self.plain + self.size
 
 
 def largest_bits(V: Tensor) -> Tensor:
-    """Returns max_i |V_ij| per column of a contiguous V as the bits of a float32, (c,): scales are made from them."""
+    """Returns max_i |V_ij| per column of a contiguous V as the bits of a float32, (c,), which scales are made from."""
     n, c = V.shape
     bits = torch.zeros(c, dtype=torch.int32, device=V.device)
     rows = 64 * triton.cdiv(triton.cdiv(n, 64), 1024)
@@ -77,13 +77,13 @@ def largest_bits(V: Tensor) -> Tensor:
 
 
 def scales(bits: Tensor) -> Tensor:
-    """Returns the power of two that a column with these bits is scaled by, float64: as the kernels do it."""
+    """Returns the powers of two that columns with these bits are scaled by, (c,), in float64, as the kernels do it."""
     exponent = ((bits >> 23) - 127).clamp(-116, 120)
     return torch.where(bits == 0, torch.ones_like(bits, dtype=torch.float64), torch.exp2(9.0 - exponent.double()))
 
 
 def groups_of(c: int) -> list[tuple[int, int, int, int]]:
-    """Groups c columns: (first, used, plain, size) as in :class:`Columns`."""
+    """Groups c columns; returns (first, used, plain, size) of each group, as in :class:`Columns`."""
     groups, first = [], 0
     while first < c:
         plain = int(first == 0 and c % 16 == 1)
@@ -129,7 +129,7 @@ class Job:
 
     @property
     def options(self) -> dict[str, int | bool]:
-        """Returns the constants that every product kernel takes."""
+        """The constants that every product kernel takes."""
         tile, group = self.tile, self.group
         return {
             "S": group.size, "PLAIN": group.plain, "FINAL": self.final, "ADD": self.add, "NOISE": self.noise,
@@ -150,7 +150,7 @@ def multiply(
     add_to: Tensor | None = None,
     squares: Tensor | None = None,
 ) -> Tensor:
-    """Returns factor · product / scale + noise · V[own], (m, c): every group of columns, parts added in a fixed order.
+    """Returns factor · product / scale + noise · V[own], (m, c), group by group, with parts added in a fixed order.
 
     With ``add_to`` (m, c) the result is added to it in place, and ``own`` rows are those of the block of columns;
     ``squares`` (m,) then receives the sums of squares of the new rows.
@@ -188,8 +188,8 @@ def multiply(
 def splits_for(row_tiles: int, column_tiles: int, programs: int = 2) -> int:
     """Returns how many programs share the columns of one row tile, so that there is work for every multiprocessor.
 
-    At most 16, or as many as it takes for as many ``programs`` on each as its registers hold; and at most eight on each
-    in all.
+    It is at most 16, or, where that is more, what gives each multiprocessor the ``programs`` that its registers hold;
+    and at most what gives each of them eight.
     """
     most = max(16, programs * PROCESSORS // max(1, row_tiles))
     return max(1, min(column_tiles, most, 8 * PROCESSORS // max(1, row_tiles)))

@@ -16,8 +16,8 @@ from warmgp.operators.triton.split import Columns, Tile, largest_bits, scales, s
 
 
 def gradient_sums(points: Points, profile: Any, A: Tensor, B: Tensor, weights: Tensor) -> tuple[Tensor, int]:
-    """Returns [Σ_i G_ii, Σ_ij G k, Σ_ij G ω (z_i − z_j)² per input] for G = A diag(weights) Bᵀ, float64, on the device,
-    and how many kernel entries were evaluated.
+    """Returns [Σ_i G_ii, Σ_ij G k, Σ_ij G ω (z_i − z_j)² per input] for G = A diag(weights) Bᵀ, in float64 on the
+    device, and how many kernel entries were evaluated.
 
     A and B are (n, c). ``profile`` is the kernel's ``FusedForm.profile_and_weight``; ω lacks its ``weight_factor`` and
     z is scaled by its ``alpha``. Inputs are in the order of ``points``.
@@ -40,7 +40,7 @@ def gradient_sums(points: Points, profile: Any, A: Tensor, B: Tensor, weights: T
 
 
 def _sums_by_differences(points: Points, profile: Any, left: Columns, right: Columns, symmetric: bool) -> Tensor:
-    """Returns [Σ G k, Σ G ω (z_i − z_j)² per input] of one group of columns, float64: from half of the tiles."""
+    """Returns [Σ G k, Σ G ω (z_i − z_j)² per input] of one group of columns in float64, from half of the tiles."""
     n, d, BM = points.n, points.lines.shape[0], 64
     n_tiles = triton.cdiv(n, BM)
     splits = splits_for(triton.cdiv(n_tiles, 2), n_tiles)
@@ -58,7 +58,7 @@ def _sums_by_differences(points: Points, profile: Any, left: Columns, right: Col
 
 
 def _sums_by_products(points: Points, profile: Any, left: Columns, right: Columns, symmetric: bool) -> Tensor:
-    """Returns the same from all tiles: Σ_j G ω [z_j, 1] on the tensor core, but for inputs that are differenced."""
+    """Returns these sums from all tiles: Σ_j G ω [z_j, 1] on the tensor core, but for inputs that are differenced."""
     n, device, tile = points.n, points.lines.device, Tile(64, 64, 4, 2)
     d, differenced = points.lines.shape[0] - points.differenced, points.differenced
     slots = triton.next_power_of_2(max(1, differenced))
