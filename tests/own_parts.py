@@ -114,7 +114,7 @@ class Blocks(Preconditioner):
     def apply(self, R: Tensor) -> Tensor:
         return torch.cat([torch.cholesky_solve(R[i], L) for i, L in zip(self.rows, self.factors, strict=True)])
 
-    def moved_to(self, operator: KernelOperator) -> Blocks | None:
+    def at(self, operator: KernelOperator) -> Blocks | None:
         return self if self.origin.same_data(operator.origin) else None
 
     @property
@@ -129,7 +129,7 @@ class BlocksOf(Recipe):
     made_by: FirstBlocks
     theta: Hyperparameters
 
-    def moved_to(self, operator: KernelOperator) -> Blocks:
+    def at(self, operator: KernelOperator) -> Blocks:
         return self.made_by.build(operator.at(self.theta))
 
     def pack(self) -> Packed:

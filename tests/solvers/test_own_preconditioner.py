@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ from solver_problems import (
 )
 from warmgp import ConjugateGradients, GPRegressor, KernelOperator
 from warmgp.files.format import FileError, read
-from warmgp.solvers.base import Packed
-from warmgp.solvers.preconditioners import LowRank, Preconditioner, Preconditioning, Recipe, StaleFactor
+from warmgp.solvers.preconditioners import LowRank, NearNeighbours, StaleFactor, WholeFactor
 
 OWN = ConjugateGradients(preconditioner=FirstBlocks(20))
 
@@ -52,14 +50,14 @@ def test_where_it_is_the_inverse_one_iteration_is_enough() -> None:
 def test_it_stands_in_the_place_of_low_rank_and_neighbours() -> None:
     problem = make_problem()
     operator = problem.operator()
-    both = ConjugateGradients(50, neighbours=9, preconditioner=FirstBlocks(20))
-    assert torch.equal(
-        solve(both, operator, problem.targets).solution, solve(OWN, problem.operator(), problem.targets).solution
-    )
+    solve(OWN, operator, problem.targets)
     assert operator.calls["kernel_columns"] == 0
+    for beside in ({"preconditioner_rank": 50}, {"neighbours": 9}, {"pivot_every": 3}):
+        with pytest.raises(ValueError, match="takes the place of preconditioner_rank, pivot_every and neighbours"):
+            ConjugateGradients(**beside, preconditioner=FirstBlocks(20))
     ours, given = (
         solve(solver, problem.operator(), problem.targets)
-        for solver in (ConjugateGradients(12), ConjugateGradients(0, preconditioner=LowRank(12)))
+        for solver in (ConjugateGradients(12), ConjugateGradients(preconditioner=LowRank(12)))
     )
     assert torch.equal(ours.solution, given.solution)
 
@@ -160,7 +158,7 @@ def test_blocks_of_another_step_give_other_bits() -> None:
     "other",
     [
         ConjugateGradients(preconditioner=FirstBlocks(10)),
-        ConjugateGradients(50, preconditioner=FirstBlocks(20)),
+        ConjugateGradients(stall_epochs=500.0, preconditioner=FirstBlocks(20)),
         ConjugateGradients(preconditioner=LowRank(20)),
         ConjugateGradients(),
     ],
@@ -186,42 +184,44 @@ def test_a_model_with_it_is_saved_and_asks_for_it(tmp_path: Path) -> None:
     assert agree(loaded.set_params(solver=OWN).fit(X, y), model)
 
 
-# -- names that conjugate gradients keep for themselves ----------------------------------------------------------------
-@dataclass(frozen=True)
-class Named(FirstBlocks):
-    """Packs something under any name."""
-
-    packed: str = "theta"
-    tensor: bool = False
-
-    def build(self, operator: KernelOperator) -> Blocks:
-        made = super().build(operator)
-        made.__class__ = _NamedBlocks
-        return made
+# -- what is refused --------------------------------------------------------------------------------------------------
+def test_a_whole_factor_is_for_factor_after() -> None:
+    """As a preconditioner of its own it would never be renewed."""
+    with pytest.raises(ValueError, match=r"use factor_after=… instead"):
+        ConjugateGradients(preconditioner=WholeFactor())
+    problem = make_problem()
+    state = solve(ConjugateGradients(10, factor_after=1), problem.operator(), problem.targets).state
+    assert state.preconditioner.made_by == WholeFactor()
+    after = solve(ConjugateGradients(10), problem.operator(), problem.targets, state=state).state
+    assert after.preconditioner.made_by == LowRank(10)
 
 
-class _NamedBlocks(Blocks):
-    @property
-    def recipe(self) -> Recipe:
-        return _NamedRecipe(self.made_by)
+def test_a_preconditioner_says_what_made_it() -> None:
+    class Nameless(FirstBlocks):
+        def build(self, operator: KernelOperator) -> Blocks:
+            made = super().build(operator)
+            del made.made_by
+            return made
+
+    problem = make_problem()
+    with pytest.raises(TypeError, match="Blocks must have made_by, the Nameless that built it"):
+        solve(ConjugateGradients(preconditioner=Nameless(20)), problem.operator(), problem.targets)
 
 
-class _NamedRecipe(Recipe):
-    def __init__(self, made_by: Preconditioning) -> None:
-        self.made_by = made_by
-
-    def at(self, operator: KernelOperator) -> Preconditioner:
-        return self.made_by.build(operator)
-
-    def pack(self) -> Packed:
-        assert isinstance(self.made_by, Named)
-        return ({self.made_by.packed: torch.ones(3)}, {}) if self.made_by.tensor else ({}, {self.made_by.packed: 2.0})
+def test_its_way_tells_how_far_the_last_solve_goes() -> None:
+    near = NearNeighbours(30, LowRank(100))
+    same = ConjugateGradients(100, neighbours=30), ConjugateGradients(preconditioner=near)
+    assert len({solver.refines_within(1000) for solver in same}) == 1 and same[0].refines_within(1000) > 0
+    assert OWN.refines_within(1000) == 0
 
 
-@pytest.mark.parametrize(("name", "tensor"), [("spent", False), ("factor", False), ("factor_theta", True)])
-def test_names_of_the_solver_itself_are_refused_at_the_first_step(name: str, tensor: bool, tmp_path: Path) -> None:
-    """They would be read as something else."""
-    solver = ConjugateGradients(preconditioner=Named(20, name, tensor))
-    with pytest.raises(ValueError, match=rf"preconditioner 'first blocks' packs '{name}', .*: choose another name"):
-        GPRegressor(solver=solver, checkpoint=tmp_path / "c", **SETTINGS).fit(*data())
-    assert read(tmp_path / "c", "checkpoint")[1]["step"] == 0
+def test_a_checkpoint_names_the_way_it_was_made() -> None:
+    """No name in it can be taken for another one's, and that of another way is refused."""
+    problem = make_problem()
+    state = solve(OWN, problem.operator(), problem.targets).state
+    tensors, content = OWN.pack(state)
+    assert content["preconditioner"]["made_by"] == "first blocks"
+    for made_by in ("low rank", "whole factor", "", None, 3):
+        wrong = {**content, "preconditioner": {**content["preconditioner"], "made_by": made_by}}
+        with pytest.raises(ValueError, match="made_by"):
+            OWN.unpack(tensors, wrong, (len(problem.targets), 3))

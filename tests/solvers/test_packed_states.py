@@ -30,16 +30,16 @@ from warmgp.solvers.cg import CGState
 from warmgp.solvers.sgd import SGDState
 
 KEEPERS: dict[str, tuple[Solver, set[str]]] = {
-    "cg, pivots": (ConjugateGradients(10, pivot_every=5), {"pivots", "spent"}),
-    "cg, a whole factor": (ConjugateGradients(0, factor_after=2), {"factor_theta", "factor", "spent"}),
-    "cg, neighbours": (ConjugateGradients(0, neighbours=6), {"neighbour_lengths", "spent"}),
+    "cg, pivots": (ConjugateGradients(10, pivot_every=5), {"pivots", "spent", "preconditioner"}),
+    "cg, a whole factor": (ConjugateGradients(0, factor_after=2), {"factor_theta", "spent", "preconditioner"}),
+    "cg, neighbours": (ConjugateGradients(0, neighbours=6), {"neighbour_lengths", "spent", "preconditioner"}),
     "cg, neighbours and pivots": (
         ConjugateGradients(10, pivot_every=5, neighbours=6),
-        {"neighbour_lengths", "pivots", "spent"},
+        {"neighbour_lengths", "pivots", "spent", "preconditioner"},
     ),
     "cg, a whole factor after neighbours": (
         ConjugateGradients(10, 5, factor_after=2, neighbours=2),
-        {"factor_theta", "factor", "spent"},
+        {"factor_theta", "spent", "preconditioner"},
     ),
     "cg, iterations spent": (ConjugateGradients(0, factor_after=40), {"spent"}),
     "ap": (AlternatingProjections(20, grow_after=1), {"block_size"}),
