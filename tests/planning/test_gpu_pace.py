@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 
@@ -54,8 +56,8 @@ def test_it_is_measured_once_for_each_device(monkeypatch: pytest.MonkeyPatch) ->
     current = [0]
 
     class Guard:
-        def __init__(self, index: int) -> None:
-            self.index = index
+        def __init__(self, device: torch.device) -> None:
+            self.index = device.index
 
         def __enter__(self) -> None:
             current.append(self.index)
@@ -63,7 +65,8 @@ def test_it_is_measured_once_for_each_device(monkeypatch: pytest.MonkeyPatch) ->
         def __exit__(self, *_: object) -> None:
             current.pop()
 
-    def seconds(dtype: torch.dtype, until: float = 0.0) -> float:
+    def seconds(device: torch.device, dtype: torch.dtype, until: float = 0.0) -> float:
+        assert device.index == current[-1]
         measured.append(current[-1])
         return (4.0 if current[-1] else 1.0) * H200_SECONDS[dtype]
 
@@ -87,6 +90,32 @@ def test_where_it_cannot_be_measured_the_table_stands(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pace, "_measured", full)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     assert pace_of(torch.device("cuda")) == pace_of(torch.device("cpu")) == Pace()
+
+
+def test_the_least_time_of_a_product_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events that say when: the first four products take 40 ms, the next 8 ms, and so on."""
+    taken = iter([40.0, 8.0, 12.0, 16.0, 20.0, 4.0])
+    said: list[str] = []
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            said.append("record")
+
+        def synchronize(self) -> None:
+            said.append("wait")
+
+        def elapsed_time(self, end: Event) -> float:
+            return next(taken)
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(pace, "SIZES", dict.fromkeys(H200_SECONDS, 8))
+    assert pace._product_seconds(torch.device("cpu"), DOUBLE) == pytest.approx(0.008 / 4)
+    assert said == ["record", "record", "wait"] * 5
+    with pytest.raises(StopIteration):  # a warm-up goes on until its time has come
+        pace._product_seconds(torch.device("cpu"), HALF, until=time.perf_counter() + 60)
 
 
 @pytest.mark.gpu

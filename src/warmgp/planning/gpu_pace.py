@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 
@@ -59,9 +59,10 @@ def pace_of(device: torch.device) -> Pace:
 @lru_cache(maxsize=64)
 def _measured(index: int) -> Pace:
     """Measures the pace of CUDA device number ``index``, once in the life of the process."""
-    with torch.cuda.device(index):
-        _product_seconds(torch.float32, until=time.perf_counter() + WARM_UP)
-        return pace_from(_product_seconds)
+    device = torch.device("cuda", index)
+    with torch.cuda.device(device):  # whose events are recorded
+        _product_seconds(device, torch.float32, until=time.perf_counter() + WARM_UP)
+        return pace_from(partial(_product_seconds, device))
 
 
 def pace_from(seconds: Callable[[torch.dtype], float]) -> Pace:
@@ -74,10 +75,10 @@ def pace_from(seconds: Callable[[torch.dtype], float]) -> Pace:
     return Pace(rounded[torch.float16], rounded[torch.float32], rounded[torch.float64])
 
 
-def _product_seconds(dtype: torch.dtype, until: float = 0.0) -> float:
-    """Returns the seconds of one product on the current CUDA device, timed at least until the clock shows ``until``."""
+def _product_seconds(device: torch.device, dtype: torch.dtype, until: float = 0.0) -> float:
+    """Returns the seconds of one product on the current device, timed at least until the clock shows ``until``."""
     size = SIZES[dtype]
-    a = torch.linspace(-1, 1, size * size, device="cuda").reshape(size, size).to(dtype)
+    a = torch.linspace(-1, 1, size * size, device=device).reshape(size, size).to(dtype)
     out = torch.mm(a, a)  # which also lets the library load what it needs
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     least, taken = math.inf, 0
