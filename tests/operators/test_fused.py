@@ -32,7 +32,7 @@ import triton.language as tl
 from warmgp.operators.triton.fused import FusedOperator
 from warmgp.operators.triton.points import ROUNDING, Points
 from warmgp.operators.triton.split import Tile, largest_bits, scales, splits_for
-from warmgp.solvers.triton.packed import pack
+from warmgp.solvers.triton.packed import pack_symmetric
 from warmgp.solvers.triton.steps import pick_block, project_block
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -470,7 +470,7 @@ def test_the_step_of_a_projection(dtype: torch.dtype, b: int, c: int) -> None:
     n, blocks = 3 * b - 2, 3
     A = torch.randn(blocks, b, b, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     A = A + A.mT
-    packed = pack(A).to(DEVICE, dtype)
+    packed = pack_symmetric(A).to(DEVICE, dtype)
     r = torch.zeros(blocks * b, c)
     r[:n] = columns(n, c)
     v = columns(blocks * b, c, seed=1)

@@ -19,7 +19,7 @@ from solver_problems import (
 )
 from warmgp import ChunkedOperator, Matern32
 from warmgp.solvers import AlternatingProjections
-from warmgp.solvers.triton.packed import pack, packed_size, unpack
+from warmgp.solvers.triton.packed import pack_symmetric, packed_size, unpack_symmetric
 
 
 def changed_rows(solution: Tensor) -> list[int]:
@@ -260,10 +260,10 @@ def test_the_factors_are_rebuilt_for_another_block_size() -> None:
 def test_inverses_are_packed_and_found_again(b: int) -> None:
     A = torch.randn(3, b, b, dtype=torch.float64, generator=torch.Generator().manual_seed(b))
     A = A + A.mT
-    packed = pack(A)
+    packed = pack_symmetric(A)
     assert packed.shape == (3, packed_size(b)) and packed_size(b) <= (b + 32) * (b + 64) / 2
     for matrix, numbers in zip(A, packed, strict=True):
-        assert torch.equal(unpack(numbers, b), matrix)
+        assert torch.equal(unpack_symmetric(numbers, b), matrix)
 
 
 # -- checks and refusals -------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, Origin, ranges
 from warmgp.solvers.triangular import factor_or_raise
-from warmgp.solvers.triton.packed import pack, packed_size, unpack
+from warmgp.solvers.triton.packed import pack_symmetric, packed_size, unpack_symmetric
 
 SPOILT = 0.25
 """Relative error of a step in float32 above which blocks are solved in float64. Divergence was seen at 1."""
@@ -50,7 +50,7 @@ class BlockFactors:
         :meth:`all_inverses` has to be called before.
         """
         assert self.inverses is not None
-        return unpack(self.inverses.index_select(0, index)[0], self.block_size)
+        return unpack_symmetric(self.inverses.index_select(0, index)[0], self.block_size)
 
     def all_inverses(self, operator: KernelOperator) -> None:
         """Inverts every block, once. A short last block is filled up with the identity.
@@ -62,7 +62,7 @@ class BlockFactors:
             blocks = list(ranges(operator.n, b))
             self.inverses = torch.empty(len(blocks), packed_size(b), dtype=self.dtype, device=operator.device)
             for some in ranges(len(blocks), max(1, 2**24 // max(b**2, packed_size(b)))):  # 128 MiB of float64 at a time
-                self.inverses[some] = pack(self._inverted(operator, blocks[some]).to(self.dtype))
+                self.inverses[some] = pack_symmetric(self._inverted(operator, blocks[some]).to(self.dtype))
 
     def _inverted(self, operator: KernelOperator, blocks: list[slice]) -> Tensor:
         """Returns the inverses of those blocks in float64, (blocks, b, b)."""

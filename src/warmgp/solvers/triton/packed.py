@@ -18,7 +18,7 @@ def packed_size(b: int) -> int:
     return tiles * (tiles + 1) // 2 * T**2
 
 
-def pack(matrices: Tensor) -> Tensor:
+def pack_symmetric(matrices: Tensor) -> Tensor:
     """Packs symmetric matrices, (k, b, b), into (k, packed size) numbers."""
     k, b, _ = matrices.shape
     tiles = -(-b // T)
@@ -33,7 +33,7 @@ def pack(matrices: Tensor) -> Tensor:
     return packed
 
 
-def unpack(packed: Tensor, b: int) -> Tensor:
+def unpack_symmetric(packed: Tensor, b: int) -> Tensor:
     """Returns one whole matrix, (b, b), from its packed numbers."""
     tiles = -(-b // T)
     i = torch.arange(tiles, device=packed.device)
