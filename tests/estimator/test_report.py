@@ -117,15 +117,3 @@ def test_a_model_that_was_trained_elsewhere_says_so(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict(data()[0]), before)
     copied = pickle.loads(pickle.dumps(model))
     assert copied.report_.loaded_on == "cpu" and model.report_.loaded_on == ""
-
-
-def test_a_pickle_of_version_0_1_can_be_read() -> None:
-    """There the posterior and the scaler were private, and there was no report."""
-    model = GPRegressor(n_steps=3, **FAST).fit(*data())
-    state = model.__getstate__()
-    del state["report_"]
-    state["_posterior"], state["_scaler"] = state.pop("posterior_"), state.pop("scaler_")
-    again = GPRegressor.__new__(GPRegressor)
-    again.__setstate__(state)
-    np.testing.assert_array_equal(again.predict(data()[0]), model.predict(data()[0]))
-    assert again.report_.seconds is None and not hasattr(again, "_posterior")

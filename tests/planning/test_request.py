@@ -85,7 +85,7 @@ def test_a_rule_of_single_numbers_has_one_home() -> None:
         lambda: FeaturePrior.draw(Matern32(), 2, 7, 4, generator=generator),
     ):
         with pytest.raises(
-            ValueError, match=r"^n_features must be an even number of at least 2 \(sin/cos pairs\), got 7$"
+            ValueError, match=r'^n_features must be an even number of at least 2 \(sin/cos pairs\)( or "auto")?, got 7$'
         ):
             refuse()
     for check, bad in ((check_learning_rate, 0), (check_learning_rate, True), (check_noise_floor, -1.0)):

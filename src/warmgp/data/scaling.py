@@ -18,12 +18,12 @@ float64 cannot hold of large integers (nanoseconds since 1970) is added after th
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from warmgp.checks import warn_user
 from warmgp.data.arrays import check_finite
 
 __all__ = ["Standardizer", "check_varies", "warn_of_units"]
@@ -129,12 +129,10 @@ class Standardizer:
         for j in np.flatnonzero((x_scale > 0) & (x_scale < FEW * spacing)):
             if x_scale[j] <= ROUNDING * spacing[j] and len(np.unique(X[:, j])) <= 3:
                 continue  # 0.3 and 0.1 + 0.2: one number, computed in two ways
-            warnings.warn(
+            warn_user(
                 f"column {j} of X varies by {x_scale[j]:.3g} about {x_mean[j]:.10g}, where numbers of float64 are "
                 f"{spacing[j]:.2g} apart: digits are lost. Subtract a constant before it becomes floating point, or "
-                "pass integers",
-                UserWarning,
-                stacklevel=4,
+                "pass integers"
             )
             break
         rounded = (x_scale > 0) & (x_scale <= ROUNDING * spacing)
@@ -245,7 +243,7 @@ def check_varies(y: FloatArray, what: str = "y", remedy: str = "check that the r
     if spread > ROUNDING * float(np.spacing(np.abs(y).max())) or np.isnan(spread):
         return  # or differences that overflow, which are too large to standardise
     if spread == 0.0 and np.ptp(y) > 0:
-        raise ValueError(f"{what} has values too small to standardise: multiply by a constant")
+        raise ValueError(f"{what} has values too small for floating point: multiply by a constant")
     rounding = "" if np.ptp(y) == 0 else " but for rounding"
     raise ValueError(
         f"{what} is constant{rounding} ({y[0]:g} in all {y.size} rows), and there is nothing to learn: {remedy}"
@@ -264,9 +262,7 @@ def warn_of_units(X: FloatArray, y: FloatArray) -> None:
     if len(wide):
         apart.append(f"column {wide[0]} of X has standard deviation {spread[wide[0]]:.3g}")
     if apart:
-        warnings.warn(
+        warn_user(
             f"standardize=False, but {' and '.join(apart)}: training starts at mean 0 and scales of 1. Leave "
-            "standardize=True, or give init=Hyperparameters(...) in the units of the data",
-            UserWarning,
-            stacklevel=5,
+            "standardize=True, or give init=Hyperparameters(...) in the units of the data"
         )

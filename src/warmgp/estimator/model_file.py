@@ -251,7 +251,7 @@ def _restore(
 
 
 def _report(content: Mapping[str, Any], samples: int) -> Report:
-    """Returns the report of a file; for one of version 0.1, which has none, what the rest of the file says."""
+    """Returns the report of a file; for one of format 2, which has none, what the rest of the file says."""
     if "report" in content:
         return Report(**content["report"])
     return Report(

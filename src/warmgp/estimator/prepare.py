@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from warmgp.checks import warn_user
 from warmgp.data.arrays import check_inputs, check_targets, check_validation, integer_rest
 from warmgp.data.float32_resolution import too_fine
 from warmgp.data.scaling import Standardizer, check_varies, warn_of_units
@@ -105,5 +105,5 @@ def plan_and_warn(settings: Settings, shape: tuple[int, ...], fine: str) -> Plan
     single = plan.dtype == torch.float32
     if fine and (single or not isinstance(settings.init, Hyperparameters)):
         remedy = 'use dtype="auto" or "float64"' if single else FINE_GROUPS
-        warnings.warn(f"{fine}: {remedy}", UserWarning, stacklevel=4)
+        warn_user(f"{fine}: {remedy}")
     return plan

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from warmgp.checks import check_count
+from warmgp.checks import check_count, warn_user
 from warmgp.data.arrays import all_finite, check_inputs, check_targets, integer_rest, like, to_numpy
 from warmgp.data.float32_resolution import too_fine
 from warmgp.data.scaling import Standardizer
@@ -23,7 +22,7 @@ from warmgp.estimator import model_file
 from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
 from warmgp.estimator.parameters import check_parameters, check_seed
 from warmgp.estimator.prepare import TrainingData, plan_and_warn, training_data
-from warmgp.estimator.report import Report, report_of
+from warmgp.estimator.report import report_of
 from warmgp.estimator.samples import new_samples
 from warmgp.estimator.start import begin
 from warmgp.files.keeper import CheckpointKeeper
@@ -221,7 +220,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     def plan(self, X: ArrayLike) -> Plan:
         """Returns how ``fit`` would train on such data, and what it should cost; ``print`` it. Nothing is trained."""
         settings = check_parameters(self.get_params(deep=False))
-        inputs = check_inputs(clone(self), X, reset=True, least=2)
+        inputs = check_inputs(type(self)(), X, reset=True, least=2)
         centred = Standardizer.centring(inputs).x(inputs, integer_rest(X))
         return plan_and_warn(settings, inputs.shape, too_fine(X, centred))
 
@@ -259,10 +258,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         """Publishes what training found, and warns where the final solve fell short."""
         final, posterior = result.final, result.posterior
         if result.stopped_early.startswith("failed"):
-            warnings.warn(
+            warn_user(
                 f"training {result.stopped_early}. The model of the {len(result.history)} steps before is kept",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         self.plan_ = plan
         self.report_ = report_of(plan, result)
@@ -280,10 +278,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             value = log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor)
             self.log_marginal_likelihood_value_ = value
         if not final.converged:
-            warnings.warn(unsolved(final, plan.rule), ConvergenceWarning, stacklevel=3)
+            warn_user(unsolved(final, plan.rule), ConvergenceWarning)
         elif not self.converged_:
-            told = inexact(result.accuracy, plan, posterior.x.dtype)
-            warnings.warn(told, ConvergenceWarning, stacklevel=3)
+            warn_user(inexact(result.accuracy, plan, posterior.x.dtype), ConvergenceWarning)
 
     def _options(self, plan: Plan) -> TrainingOptions:
         """Returns the plan and the parameters as training takes them."""
@@ -374,12 +371,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restores a pickle or a copy, on the device of the plan, or on the CPU where that is not to be had."""
-        before = {"_posterior": "posterior_", "_scaler": "scaler_"}  # names of version 0.1
-        super().__setstate__({before.get(name, name): value for name, value in state.items()})
+        super().__setstate__(state)
         if hasattr(self, "posterior_"):
             device = device_or_cpu(self.plan_.device)
             self.plan_, self.posterior_ = plan_read_on(self.plan_, device), self.posterior_.to(device)
-            self.report_ = getattr(self, "report_", Report()).read_on(device)
+            self.report_ = self.report_.read_on(device)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to one safetensors file, whole or not at all."""

@@ -56,7 +56,8 @@ class Report:
 
     def read_on(self, device: torch.device) -> Report:
         """Returns the report as it reads where the model was loaded on that device."""
-        return replace(self, loaded_on=str(device) if self.device and str(device) != self.device else "")
+        here, there = (f"{name}:0" if name == "cuda" else name for name in (str(device), self.device))
+        return replace(self, loaded_on=str(device) if self.device and here != there else "")
 
     def __str__(self) -> str:
         parts = []

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import torch
 
+from warmgp.checks import warn_user
 from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
 from warmgp.gradient import Pathwise
 from warmgp.operators import make_operator
@@ -32,7 +31,7 @@ def new_samples(old: Posterior, plan: Plan, options: TrainingOptions, n_samples:
     new = Posterior(old.x, old.kernel, old.theta, solution, functions)
     found = accuracy(new, Problem(operator, operator.matmul(solution[:, :1])[:, 0]), draw)
     if not solved.converged:
-        warnings.warn(unsolved(solved, plan.rule, ("first sample", "other samples")), ConvergenceWarning, stacklevel=3)
+        warn_user(unsolved(solved, plan.rule, ("first sample", "other samples")), ConvergenceWarning)
     elif found.samples > SAMPLES:
-        warnings.warn(inexact(found, plan, operator.dtype), ConvergenceWarning, stacklevel=3)
+        warn_user(inexact(found, plan, operator.dtype), ConvergenceWarning)
     return new

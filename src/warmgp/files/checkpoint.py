@@ -124,7 +124,7 @@ def read_checkpoint(
 
 
 def _as_now(tensors: dict[str, Tensor], content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Returns a checkpoint of version 0.1, where a solver's state stood among everything else, as it is written now."""
+    """Returns a checkpoint of format 2, where a solver's state stood among everything else, as it is written now."""
     if SOLVER in content:
         return tensors, content
     values = ("pivots", "factor", "spent", "block_size", "learning_rate")

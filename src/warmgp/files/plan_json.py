@@ -175,7 +175,7 @@ def plan_from_json(
 
 
 def _as_now(values: Any) -> Any:
-    """Returns a plan of version 0.1 as it is written now.
+    """Returns a plan of format 2 as it is written now.
 
     The size of a neighbourhood had another name, and the seconds of training were part of the plan.
     """
@@ -187,7 +187,7 @@ def _as_now(values: Any) -> Any:
 
 
 def seconds_taken(values: Mapping[str, Any]) -> float | None:
-    """Returns the seconds of training by a plan of version 0.1; None where it does not say."""
+    """Returns the seconds of training by a plan of format 2; None where it does not say."""
     seconds = values.get("took_seconds")
     maybe(number())(seconds, "plan.took_seconds")
     return seconds

@@ -101,7 +101,7 @@ def choose_steps(request: Request, solver: Solver, init: str) -> tuple[int, str]
     """Decides the most Adam steps that are taken: few for large data and after a start on a sample."""
     given = request.settings.n_steps
     if not isinstance(given, str):
-        return given, ""
+        return int(given), ""
     few = solver.name != "cholesky" and (request.n >= LARGE or init == "sample")
     return (30 if few else 200), ""
 
@@ -110,7 +110,7 @@ def choose_learning_rate(request: Request) -> tuple[float, str]:
     """Decides the size of an Adam step: the paper's, which is smaller for large data."""
     given = request.settings.learning_rate
     if not isinstance(given, str):
-        return given, ""
+        return float(given), ""
     return (0.03 if request.n >= LARGE else 0.1), ""
 
 

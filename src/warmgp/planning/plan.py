@@ -17,7 +17,8 @@ INITS = ("ones", "sample", "subset", "given")
 class Plan:
     """Holds everything that "auto" decided, and why. ``print(plan)`` reads as a paragraph.
 
-    A plan is made once and stays as it is: what came of it is in the model's ``report_``.
+    A plan is made once and stays as it is: what came of it is in the model's ``report_``. A model that is read on
+    another device has the plan as it comes to there (``plan_read_on``).
 
     Attributes
     ----------

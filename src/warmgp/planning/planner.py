@@ -57,7 +57,7 @@ def make_plan(n: int, d: int = 10, *, kernel: str | Kernel | None = None, **sett
     Raises
     ------
     ValueError
-        For an unknown option, naming the argument and what is accepted.
+        For a setting that no data could make right, naming it and what is accepted.
     MemoryError
         For training that would not fit ``memory_budget``, before anything is computed.
     """

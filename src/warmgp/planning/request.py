@@ -67,7 +67,7 @@ class Settings:
         _check_gradient(self.gradient)
         check_count("n_probes", self.n_probes)
         if not is_auto(self.n_features):
-            check_features(self.n_features)
+            check_features(self.n_features, ' or "auto"')
         for name, none in (("max_epochs", ", None"), ("n_steps", ""), ("learning_rate", "")):
             value = getattr(self, name)
             if (isinstance(value, str) and not is_auto(value)) or (value is None and not none):
@@ -143,7 +143,7 @@ class Request:
     def n_probes(self) -> int:
         """The probes of the estimator that was given, else those of the settings."""
         given = self.given_gradient
-        return (given.n_probes if given else 0) or self.settings.n_probes
+        return int((given.n_probes if given else 0) or self.settings.n_probes)
 
     @property
     def n_features(self) -> int | str:

@@ -232,7 +232,7 @@ class ConjugateGradients(Solver):
 
 
 def _as_now(tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the content of a state of version 0.1, which did not say how a preconditioner was made, as it is now."""
+    """Returns the content of a state of format 2, which did not say how a preconditioner was made, as it is now."""
     if "preconditioner" in content or not tensors:
         return content
     made = {"factor_theta": WholeFactor.name, "neighbour_lengths": NearNeighbours.name, "pivots": LowRank.name}
