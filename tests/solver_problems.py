@@ -22,6 +22,7 @@ from warmgp.solvers import (
     AlternatingProjections,
     Cholesky,
     ConjugateGradients,
+    RecombinedProjections,
     Solver,
     SolveResult,
     StochasticGradientDescent,
@@ -38,10 +39,12 @@ SOLVERS: dict[str, Solver] = {
     "cgn": ConjugateGradients(preconditioner_rank=10, neighbours=7),
     "ap": AlternatingProjections(block_size=50),
     "sgd": StochasticGradientDescent(batch_size=40),
+    "rap": RecombinedProjections(block_size=50),
+    "rap0": RecombinedProjections(block_size=30, partitions=0, directions=2),
 }
 """Every solver. The block and batch sizes divide none of the problems' sizes."""
 
-ITERATIVE = ("cg", "cg0", "cgf", "cgn", "ap", "sgd")
+ITERATIVE = ("cg", "cg0", "cgf", "cgn", "ap", "sgd", "rap", "rap0")
 
 
 @pytest.fixture(scope="module", autouse=True)

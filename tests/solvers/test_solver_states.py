@@ -83,7 +83,7 @@ def test_get_solver_keeps_a_solver() -> None:
 
 @pytest.mark.parametrize("wrong", ("lu", "CG", "", None, ConjugateGradients))
 def test_get_solver_names_what_it_accepts(wrong: object) -> None:
-    with pytest.raises(ValueError, match="solver must be 'auto', 'cholesky', 'cg', 'ap', 'sgd' or an object"):
+    with pytest.raises(ValueError, match="solver must be 'auto', 'cholesky', 'cg', 'ap', 'sgd', 'rap' or an object"):
         get_solver(wrong)
 
 

@@ -14,7 +14,7 @@ from warmgp.posterior import Posterior
 from warmgp.training.accuracy import SAMPLES, accuracy
 from warmgp.training.last_solve import last_solve
 from warmgp.training.problem import Problem
-from warmgp.training.state import TrainingOptions
+from warmgp.training.state import SAMPLES_SHARE, TrainingOptions
 
 
 def new_samples(old: Posterior, plan: Plan, options: TrainingOptions, n_samples: int, seed: int) -> Posterior:
@@ -24,7 +24,7 @@ def new_samples(old: Posterior, plan: Plan, options: TrainingOptions, n_samples:
     pathwise = Pathwise(n_samples, plan.n_features)
     draw = pathwise.draw(operator, generator)
     targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already
-    solved = last_solve(operator, targets, None, options, generator)
+    solved = last_solve(operator, targets, None, options, generator, share=SAMPLES_SHARE)
     functions = draw.functions
     assert functions is not None
     solution = torch.cat([old.solution[:, :1], solved.solution], 1)

@@ -196,6 +196,10 @@ class KernelOperator(ABC):
         if squares is not None:
             torch.sum(R.square(), 1, out=squares)
 
+    def subtract_columns_at(self, R: Tensor, index: Tensor, W: Tensor) -> None:
+        """Subtracts H[:, index] W from R (n, c) in place, for W of (b, c) and b different numbers in ``index``."""
+        R -= self.columns_matmul(index, W)
+
     @abstractmethod
     def block(self, index: Index) -> Tensor:
         """Returns H[index, index] as a dense matrix of its own, (b, b)."""

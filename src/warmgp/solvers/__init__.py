@@ -11,11 +11,19 @@ from warmgp.solvers.ap import AlternatingProjections
 from warmgp.solvers.base import Solver
 from warmgp.solvers.cg import ConjugateGradients
 from warmgp.solvers.cholesky import Cholesky
+from warmgp.solvers.rap import RecombinedProjections
 from warmgp.solvers.result import SolveResult, StoppingRule
 from warmgp.solvers.sgd import StochasticGradientDescent
 
 SOLVERS: dict[str, type[Solver]] = {
-    s.name: s for s in (Cholesky, ConjugateGradients, AlternatingProjections, StochasticGradientDescent)
+    s.name: s
+    for s in (
+        Cholesky,
+        ConjugateGradients,
+        AlternatingProjections,
+        StochasticGradientDescent,
+        RecombinedProjections,
+    )
 }
 
 
@@ -36,6 +44,7 @@ __all__ = [
     "AlternatingProjections",
     "Cholesky",
     "ConjugateGradients",
+    "RecombinedProjections",
     "SolveResult",
     "Solver",
     "StochasticGradientDescent",

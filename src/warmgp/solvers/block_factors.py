@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, Origin, ranges
+from warmgp.operators.indices import Index, index_size
 from warmgp.solvers.triangular import factor_or_raise
 from warmgp.solvers.triton.packed import pack_symmetric, packed_size, unpack_symmetric
 
@@ -30,17 +31,13 @@ class BlockFactors:
 
     @classmethod
     def of(cls, operator: KernelOperator, block_size: int) -> BlockFactors:
-        """Returns an empty store; in float64 where float32 would spoil the steps, and an iteration could diverge.
-
-        A step is wrong by about ε times the condition number of its block, which is at most b s²/σ².
-        """
-        wrong = torch.finfo(operator.dtype).eps * block_size * operator.signal_variance / operator.noise_variance
-        return cls(operator.origin, block_size, torch.float64 if wrong > SPOILT else operator.dtype)
+        """Returns an empty store, in the precision that :func:`block_dtype` says."""
+        return cls(operator.origin, block_size, block_dtype(operator, block_size))
 
     def get(self, operator: KernelOperator, index: int, rows: slice) -> Tensor:
         """Returns the lower factor of H[rows, rows], (b, b), made when it is first asked for."""
         if index not in self.factors:
-            factor = factor_or_raise(_block(operator, rows), _name(rows))
+            factor = factor_or_raise(block_in_float64(operator, rows), _name(rows))
             self.factors[index] = factor.to(self.dtype)
         return self.factors[index]
 
@@ -70,7 +67,7 @@ class BlockFactors:
         batch = torch.eye(b, dtype=torch.float64, device=operator.device).repeat(len(blocks), 1, 1)
         for H, rows in zip(batch, blocks, strict=True):
             size = rows.stop - rows.start
-            H[:size, :size] = _block(operator, rows)
+            H[:size, :size] = block_in_float64(operator, rows)
         factor, info = torch.linalg.cholesky_ex(batch)
         if bool(info.any()):  # name one that failed
             worst = int(info.argmax())
@@ -79,11 +76,21 @@ class BlockFactors:
         return torch.cholesky_inverse(factor)
 
 
-def _block(operator: KernelOperator, rows: slice) -> Tensor:
+def block_dtype(operator: KernelOperator, block_size: int) -> torch.dtype:
+    """Returns the precision that blocks are solved in: float64 where float32 would spoil a step, so that it could
+    diverge.
+
+    A step is wrong by about ε times the condition number of its block, which is at most b s²/σ².
+    """
+    wrong = torch.finfo(operator.dtype).eps * block_size * operator.signal_variance / operator.noise_variance
+    return torch.float64 if wrong > SPOILT else operator.dtype
+
+
+def block_in_float64(operator: KernelOperator, rows: Index) -> Tensor:
     """Returns H[rows, rows] in float64: a float32 block may not be positive definite."""
     if operator.dtype == torch.float64:
         return operator.block(rows)
-    return operator.in_float64(x=operator.x[rows].double()).block(slice(0, rows.stop - rows.start))
+    return operator.in_float64(x=operator.x[rows].double()).block(slice(0, index_size(rows)))
 
 
 def _name(rows: slice) -> str:

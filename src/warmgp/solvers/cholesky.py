@@ -52,14 +52,14 @@ class Cholesky(Solver):
         progress = Progress.begin(operator, targets, start, rule)
         if state is not None and not state.origin.same(operator.origin):
             state = None
-        if start is not None and max(progress.norms()) <= rule.tol:
+        if start is not None and rule.met(progress.norms()):
             progress.stop_reason = "converged"
             return progress.result(state, None if state is None else state.factor)
         state = state or CholeskyState(operator.origin, factorise(operator))
         progress.v.copy_(solve_with_factor(state.factor, progress.b.double()))
         progress.count(0.0)
         progress.refresh()
-        progress.stop_reason = "converged" if max(progress.norms()) <= rule.tol else "stagnated"
+        progress.stop_reason = "converged" if rule.met(progress.norms()) else "stagnated"
         return progress.result(state, state.factor)
 
     def carry(self, state: Any) -> None:

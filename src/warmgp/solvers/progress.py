@@ -154,19 +154,19 @@ class Progress:
         fails the solver goes on from the true residual; after five checks that were not 1% better than the best before
         them it gives up, because then rounding, not iterations, is the limit.
         """
-        worst = max(norms)
         if not all(map(math.isfinite, norms)):
             self.stop_reason = "diverged"
             return True
-        if worst <= self.rule.tol and (self.checked or may_check):
+        if self.rule.met(norms) and (self.checked or may_check):
             if self.checked:
                 self.stop_reason = "converged"
                 return True
             self.refresh()
-            worst = max(self.norms())
-            if worst <= self.rule.tol:
+            norms = self.norms()
+            if self.rule.met(norms):
                 self.stop_reason = "converged"
                 return True
+            worst = max(norms)
             if not self.estimated or worst < self.best_worst:
                 self.keep(worst)  # the carried residual was wrong, and so is what was kept by it
             if worst > 0.99 * self._best_check:

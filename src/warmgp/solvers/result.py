@@ -20,16 +20,26 @@ class StoppingRule:
         Relative residual that both the mean system and the average probe must reach.
     max_epochs : float or None
         Budget for the iterations; None means until ``tol``, or until the solver makes no more progress.
+    probes_tol : float or None
+        Another relative residual for the average probe; None for ``tol``.
     """
 
     tol: float = 0.01
     max_epochs: float | None = None
+    probes_tol: float | None = None
 
     def __post_init__(self) -> None:
-        if not (is_number(self.tol) and 0 < self.tol < 1):  # v = 0 has a relative residual of 1
-            raise ValueError(f"tol must be a positive number below 1, got {self.tol!r}")
+        for name in ("tol", "probes_tol"):
+            tol = getattr(self, name)
+            if not (is_number(tol) and 0 < tol < 1) and not (tol is None and name == "probes_tol"):
+                # v = 0 has a relative residual of 1
+                raise ValueError(f"{name} must be a positive number below 1, got {tol!r}")
         if self.max_epochs is not None and not (is_number(self.max_epochs) and self.max_epochs > 0):
             raise ValueError(f"max_epochs must be a positive number or None, got {self.max_epochs!r}")
+
+    def met(self, norms: tuple[float, float]) -> bool:
+        """Says whether these relative residuals (mean system, average probe) are at most the tolerances."""
+        return norms[0] <= self.tol and norms[1] <= (self.probes_tol or self.tol)
 
     def allows(self, epochs: float) -> bool:
         """Says whether the iterations may use ``epochs`` in all."""

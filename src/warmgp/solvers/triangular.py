@@ -63,3 +63,34 @@ def inverse_from_factor(L: Tensor, block: int | None = None) -> Tensor:
                     tile = (tile + tile.T) / 2
                 inverse[i, j], inverse[j, i] = tile, tile.T
     return inverse
+
+
+SMALL = 128
+"""Rows of a matrix that :func:`inverse_by_halves` inverts by its Cholesky factor."""
+
+
+def inverse_by_halves(A: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the inverses of symmetric positive definite matrices, (k, b, b), and whether one of them is not definite.
+
+    With A = [[P, Qᵀ], [Q, R]], Y = Q P⁻¹ and Z = (R − Y Qᵀ)⁻¹ the inverse is [[P⁻¹ + Yᵀ Z Y, −Yᵀ Z], [−Z Y, Z]]: 4b³/3
+    operations, nearly all in products of many matrices at once, which keep a GPU busy where a factorisation of one
+    matrix of a few thousand rows does not. The second result is a tensor, so that nothing waits for it.
+    """
+    b = A.shape[-1]
+    if b <= SMALL:
+        factor, info = torch.linalg.cholesky_ex(A)
+        eye = torch.eye(b, dtype=A.dtype, device=A.device).expand_as(A)
+        X = torch.linalg.solve_triangular(factor, eye, upper=False)
+        return X.mT @ X, (info != 0).any()
+    half = -(-b // (2 * SMALL)) * SMALL  # whole tiles of the smallest size
+    Q = A[:, half:, :half]
+    P_inverse, failed = inverse_by_halves(A[:, :half, :half])
+    Y = Q @ P_inverse
+    Z, failed_too = inverse_by_halves(torch.baddbmm(A[:, half:, half:], Y, Q.mT, alpha=-1.0))
+    ZY = Z @ Y
+    inverse = torch.empty_like(A)
+    torch.baddbmm(P_inverse, Y.mT, ZY, out=inverse[:, :half, :half])
+    inverse[:, half:, half:] = Z
+    inverse[:, half:, :half] = ZY.neg_()
+    inverse[:, :half, half:] = ZY.mT
+    return inverse, failed | failed_too

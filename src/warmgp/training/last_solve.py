@@ -19,7 +19,7 @@ from warmgp.solvers.progress import normalise, summarise
 from warmgp.training.accuracy import MEAN, SAMPLES, Accuracy, accuracy
 from warmgp.training.precision import PrecisionLostError, watch
 from warmgp.training.problem import Problem
-from warmgp.training.state import TrainingOptions, TrainingState
+from warmgp.training.state import MEAN_SHARE, TrainingOptions, TrainingState
 
 logger = logging.getLogger(__name__)
 
@@ -104,31 +104,51 @@ def last_solve(
     options: TrainingOptions,
     generator: torch.Generator | None,
     state: Any = None,
+    *,
+    share: float = MEAN_SHARE,
 ) -> SolveResult:
-    """Solves to the rule, and goes on where :meth:`TrainingOptions.last_tol` is below its tolerance.
+    """Solves to the rule, and goes on where :meth:`TrainingOptions.last_rule` asks for more.
 
     Going on is a hope: ``converged`` is about the rule. A budget holds for both together. Without one the second part
     is limited in float32, where more iterations than a few are a sign that it cannot get there: "stagnated" then. A
     solver that does not refine cheaply gets as many epochs again as the first part took, and at least ``LEAST_MORE``.
+    ``share`` is what the first system may have left, in units of the noise.
     """
-    rule, tol = options.rule, options.last_tol(operator.theta, targets)
+    rule, hoped = options.rule, options.last_rule(operator.theta, targets, share)
     cheap = options.solver.refines_within(operator.n)
     limit = cheap if operator.dtype == torch.float32 or not cheap else math.inf
-    if rule.max_epochs is None and limit == math.inf:  # one solve does it
-        rule = replace(rule, tol=tol)
+    budgeted = options.last_epochs is not None
+    if budgeted or (rule.max_epochs is None and limit == math.inf):  # one solve does it
+        rule = hoped
     solve = partial(options.solver.solve, operator, targets, generator=generator)
     first = solve(start, rule=rule, state=state)
-    if tol < rule.tol and first.converged:
+    if not hoped.met((rule.tol, rule.probes_tol or rule.tol)) and first.converged:
         left = math.inf if rule.max_epochs is None else rule.max_epochs - first.iteration_epochs
         limit = limit or max(LEAST_MORE, first.iteration_epochs)
         if min(limit, left) >= 1.0:
             cap = None if min(limit, left) == math.inf else min(limit, left)
-            second = solve(first.solution, rule=StoppingRule(tol, cap), state=first.state)
+            second = solve(first.solution, rule=replace(hoped, max_epochs=cap), state=first.state)
             lost = cheap and left == math.inf
             first = _better(operator, targets, first, second, "stagnated" if lost else "converged")
-    if first.residual_checked and max(first.residual_mean, first.residual_probes) <= options.rule.tol:
-        first = replace(first, converged=True)
+    if options.rule.met((first.residual_mean, first.residual_probes)):
+        first = _checked(operator, targets, first)
+        first = replace(first, converged=options.rule.met((first.residual_mean, first.residual_probes)))
     return first
+
+
+def _checked(operator: KernelOperator, targets: Tensor, result: SolveResult) -> SolveResult:
+    """Returns the result with its true residual, which costs an epoch where the solver has not computed it."""
+    if result.residual_checked:
+        return result
+    b, scale = normalise(targets)
+    mean, probes = summarise(torch.linalg.vector_norm(b - operator.matmul(result.solution / scale), dim=0))
+    return replace(
+        result,
+        residual_mean=mean,
+        residual_probes=probes,
+        residual_checked=True,
+        overhead_epochs=result.overhead_epochs + 1.0,
+    )
 
 
 def _better(
@@ -138,12 +158,7 @@ def _better(
 
     ``otherwise`` is the reason to stop where the second did not get where it should.
     """
-    more = 0.0
-    if not second.residual_checked:
-        b, scale = normalise(targets)
-        mean, probes = summarise(torch.linalg.vector_norm(b - operator.matmul(second.solution / scale), dim=0))
-        second = replace(second, residual_mean=mean, residual_probes=probes, residual_checked=True)
-        more = 1.0
+    second = _checked(operator, targets, second)
     worst, before = (max(part.residual_mean, part.residual_probes) for part in (second, first))
     best = second if worst <= before else replace(first, state=second.state)
     return replace(
@@ -152,7 +167,7 @@ def _better(
         stop_reason=second.stop_reason if second.converged else otherwise,
         iterations=first.iterations + second.iterations,
         iteration_epochs=first.iteration_epochs + second.iteration_epochs,
-        overhead_epochs=first.overhead_epochs + second.overhead_epochs + more,
+        overhead_epochs=first.overhead_epochs + second.overhead_epochs,
         seconds=first.seconds + second.seconds,
         notes=(*first.notes, *second.notes),
     )

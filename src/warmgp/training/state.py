@@ -15,8 +15,14 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.solvers import Solver, StoppingRule
 from warmgp.training.adam import Adam
 
-LAST_SHARE = 0.03
-"""Share of the noise scale that the last solve's root mean square residual aims for, where it can."""
+MEAN_SHARE, SAMPLES_SHARE = 0.03, 0.2
+"""Shares of the noise scale that root mean square residuals of the last solve aim for, where it can: of the mean
+system, and of the posterior functions. A residual of a function adds its square to a variance, 4% of σ², which costs
+less than 0.001 nats a point; one of the mean moves every prediction."""
+
+
+TINY = 1e-300
+"""Stands for the size of a target that is zero."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,9 @@ class TrainingOptions:
         (:mod:`warmgp.training.settling`).
     exact_posterior : bool
         Whether the last solve is by a Cholesky factor of H, and variances come from it, whatever trained.
+    last_epochs : float or None
+        Budget of the last solve in epochs, in the place of the rule's, which is then for the steps alone; None for the
+        rule's.
     refine : bool
         Whether any solver goes on in the last solve, where there is no budget, until what is left is small beside the
         noise; otherwise only one that gets there cheaply does. The paper's last solve is like every other.
@@ -66,6 +75,7 @@ class TrainingOptions:
     settle: bool = False
     exact_posterior: bool = False
     refine: bool = False
+    last_epochs: float | None = None
 
     def __post_init__(self) -> None:
         check_count("n_steps", self.n_steps, least=0)
@@ -83,17 +93,23 @@ class TrainingOptions:
         """Whether a solve starts from the last solution. It never does where the gradient needs a factor."""
         return self.warm_start and not self.gradient.needs_factor
 
-    def last_tol(self, theta: Hyperparameters, targets: Tensor) -> float:
-        """Returns the tolerance that the last solve hopes for: what is left is then small beside the noise.
+    def last_rule(self, theta: Hyperparameters, targets: Tensor, share: float = MEAN_SHARE) -> StoppingRule:
+        """Returns the rule that the last solve hopes to meet: what is left is then small beside the noise.
 
         A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
         the targets is more than the posterior's standard deviation. The rule's own tolerance stays where going on costs
-        the solver much, unless ``refine`` asks for it and there is no budget.
+        the solver much, unless ``refine`` asks for it and there is no budget. ``share`` is that of the first system.
         """
-        if self.solver.refines_within(len(targets)) == 0 and not (self.refine and self.rule.max_epochs is None):
-            return self.rule.tol
-        largest = float(targets.square().mean(0).max().sqrt())
-        return min(self.rule.tol, LAST_SHARE * float(theta.noise_scale) / largest)
+        epochs = self.rule.max_epochs if self.last_epochs is None else self.last_epochs
+        dear = self.solver.refines_within(len(targets)) == 0 and self.last_epochs is None
+        if dear and not (self.refine and epochs is None):
+            return self.rule
+        sizes = targets.square().mean(0).sqrt()  # by system, (1 + s,)
+        largest = float(sizes[1:].max()) if len(sizes) > 1 else 0.0
+        sigma = float(theta.noise_scale)
+        shares = (share * sigma / max(float(sizes[0]), TINY), SAMPLES_SHARE * sigma / max(largest, TINY))
+        tol, probes_tol = (min(self.rule.tol, hoped) for hoped in shares)
+        return StoppingRule(tol, epochs, probes_tol)
 
 
 @dataclass(frozen=True)

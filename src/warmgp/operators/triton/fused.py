@@ -106,6 +106,13 @@ class FusedOperator(ChunkedOperator):
             return
         self._product(W, first=first, subtract_from=R, squares=squares)
 
+    def subtract_columns_at(self, R: Tensor, index: Tensor, W: Tensor) -> None:
+        if self.dtype == torch.float64:
+            super().subtract_columns_at(R, index, W)
+            return
+        self._product(W, columns=index, subtract_from=R)
+        R.index_add_(0, index, W, alpha=-self.noise_variance)
+
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
         if x_new.shape[0] == 0:
             return V.new_zeros(0, V.shape[1])
@@ -191,6 +198,8 @@ class FusedOperator(ChunkedOperator):
     ) -> Tensor:
         """Returns K[rows, columns] V + noise · V[own], or ``subtract_from`` less H[rows, columns] V, in place.
 
+        Where columns are gathered, ``subtract_from`` loses K V only: the noise is left to the caller.
+
         Rows are of ``points`` (default: the training inputs), all of them or those at ``rows``. Columns are training
         inputs: those at ``columns``, or as many as V has rows, from ``first`` on. ``squares`` receives the sum of
         squares of every row of ``subtract_from``.
@@ -223,7 +232,7 @@ class FusedOperator(ChunkedOperator):
 
         return multiply(
             V, m, launch, lambda S: self.tile or good_tile(mine, S), factor=sign * self.signal_variance / 256.0,
-            noise=sign * self.noise_variance, own=own, add_to=subtract_from, squares=squares,
+            noise=sign * self.noise_variance, own=own, add_to=subtract_from, squares=squares, block=columns is None,
         )  # fmt: skip
 
     def _product64(self, V: Tensor, mine: Points, rows: Tensor | None, gather: bool, start: Tensor) -> Tensor:

@@ -149,11 +149,13 @@ def multiply(
     own: Tensor | None = None,
     add_to: Tensor | None = None,
     squares: Tensor | None = None,
+    block: bool = True,
 ) -> Tensor:
     """Returns factor · product / scale + noise · V[own], (m, c), group by group, with parts added in a fixed order.
 
-    With ``add_to`` (m, c) the result is added to it in place, and ``own`` rows are those of the block of columns;
-    ``squares`` (m,) then receives the sums of squares of the new rows.
+    With ``add_to`` (m, c) the result is added to it in place, and ``own`` rows are those of the block of columns, or
+    there are none where the columns are no ``block``; ``squares`` (m,) then receives the sums of squares of the new
+    rows.
     """
     V = V.contiguous()
     b, c = V.shape
@@ -168,7 +170,7 @@ def multiply(
         final = splits == 1
         epilogue = (bits, V, bits if own is None else own, c, group.first, group.used, factor, noise)
         parts = out if final else torch.empty(splits, m, group.width, device=V.device)
-        way = 2 if add_to is not None else int(own is not None)
+        way = int(own is not None) if add_to is None else 2 * block
         count_squares = 0 if squares is None else 1 if group.first == 0 else 2
         launch(
             Job(
