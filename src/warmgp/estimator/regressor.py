@@ -298,6 +298,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             settle=plan.settle,
             exact_posterior=plan.exact_posterior,
             refine=True,
+            last_epochs=plan.last_epochs,
         )
 
     # -- predicting --------------------------------------------------------------------------------------------------

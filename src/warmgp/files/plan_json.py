@@ -97,6 +97,8 @@ _plan = of_class(
     init=one_of(INITS),
     n_features=whole(2, 2**31),
     start_solver=maybe(solver),
+    growth_solver=maybe(solver),
+    last_epochs=UNLIMITED["max_epochs"],
 )
 _any_number = number(-math.inf, finite=False, nan=True)
 _record = of_class(
@@ -137,7 +139,12 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "device": str(plan.device),
         "dtype": str(plan.dtype).removeprefix("torch."),
         "solver": options_to_json(plan.solver),
-        "start_solver": None if plan.start_solver is None else options_to_json(plan.start_solver),
+        **{
+            name: None if solver is None else options_to_json(solver)
+            for name, solver in (("start_solver", plan.start_solver), ("growth_solver", plan.growth_solver))
+        },
+        "growth": list(plan.growth),
+        "growth_steps": list(plan.growth_steps),
         "gradient": options_to_json(plan.gradient),
         "rule": dataclasses.asdict(plan.rule),
         "why": list(plan.why),
@@ -150,7 +157,7 @@ def plan_from_json(
     """Returns the plan of a file. ``solver`` stands in for one that is not ours; ``device`` is that of the reader."""
     values = _as_now(values)
     _plan(values, "plan")
-    saved, start = values["solver"], values.get("start_solver")
+    saved = values["solver"]
     if saved["name"] in SOLVERS:
         solver = SOLVERS[saved["name"]](**saved["options"])
     elif solver is None or solver.saved_name != saved["name"]:
@@ -165,13 +172,19 @@ def plan_from_json(
             "device": torch.device(values["device"]),
             "dtype": DTYPES[values["dtype"]],
             "solver": solver,
-            "start_solver": SOLVERS[start["name"]](**start["options"]) if start and start["name"] in SOLVERS else None,
+            **{name: _start_solver(values.get(name)) for name in ("start_solver", "growth_solver")},
+            **{name: tuple(values.get(name, ())) for name in ("growth", "growth_steps")},
             "gradient": GRADIENTS[values["gradient"]["name"]](**values["gradient"]["options"]),
             "rule": StoppingRule(**values["rule"]),
             "why": tuple(values.get("why", ())),
         }
     )
     return plan if device is None else plan_read_on(plan, device)
+
+
+def _start_solver(saved: Mapping[str, Any] | None) -> Solver | None:
+    """Returns what a start was solved with; None where that is not one of ours, or there was none."""
+    return SOLVERS[saved["name"]](**saved["options"]) if saved and saved["name"] in SOLVERS else None
 
 
 def _as_now(values: Any) -> Any:

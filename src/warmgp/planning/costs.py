@@ -41,6 +41,9 @@ NEAR_EPOCHS, NEAR_EPOCHS_OF_MANY_INPUTS = 4, 20
 """Epochs of conjugate gradients with near neighbours, likewise: on a map, where 2 to 6 were seen, and with many inputs,
 where 10 to 40 were seen from zero."""
 
+RAP_EPOCHS, LAST_RAP_EPOCHS = 6, 30
+"""Epochs of recombined projections in a warm-started step, and in the last solve. Seen: 2 to 10, and 10 to 60."""
+
 STEPS_PER_SEARCH = 15
 """Steps between two searches for neighbours. Seen: 10 to 30."""
 
@@ -86,6 +89,14 @@ H200 = Rates(
 """The rates of one NVIDIA H200 for 65 columns, from benchmarks/results; for other cards see :meth:`Rates.at`. By them
 100 steps of conjugate gradients with whole factors are estimated at 1.8 s for pol (took 1.3), 22 for protein (13 to
 19) and 26 for keggdirected (15); exact training at 10 s (11), 221 s (213) and 268 s (252)."""
+
+
+def usual_rates(request: Request) -> Rates:
+    """Returns the rates of the device's kind without measuring: for decisions that should be the same every time."""
+    if request.device.type != "cpu":
+        return H200.at(request.pace)
+    cores = torch.get_num_threads() / 2  # the table is of two
+    return TYPICAL.at(Pace(1 / cores, 1 / cores, 1 / cores))
 
 
 def rates_for(request: Request) -> Rates:
@@ -190,3 +201,10 @@ def near_cg_seconds(rates: Rates, n: int, steps: int, features: int, epochs: flo
         + (steps + 1) * step
         + searches * n**2 * rates.search
     )
+
+
+def projections_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, work: float) -> float:
+    """Estimates the seconds of recombined projections: so many epochs a step, and ``work`` n b² of factors for each."""
+    step = n**2 * ((epochs + 2) * rates.recompute + rates.gradient) + n * features * rates.feature + rates.call
+    last = LAST_RAP_EPOCHS * n**2 * rates.recompute
+    return steps * (step + work * rates.exact) + last + work * rates.exact

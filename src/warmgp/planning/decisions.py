@@ -12,16 +12,25 @@ import torch
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators import why_not_fused
+from warmgp.planning.growth import AFTER_SAMPLE, final_steps
 from warmgp.planning.memory import H_fits
 from warmgp.planning.request import Request, is_auto, resolve_dtype
-from warmgp.planning.solver_choice import LARGE, conjugate_gradients, max_epochs
+from warmgp.planning.solver_choice import (
+    LARGE,
+    LAST_EPOCHS,
+    conjugate_gradients,
+    grows,
+    max_epochs,
+    recombined_projections,
+    starts_on_sample,
+)
 from warmgp.solvers import Solver, StoppingRule
 
 SAMPLE_FROM = 6_000
 """The points from which on training starts on a random sample: steps on all of them are dear enough."""
 
-SAMPLE_SHARE, LEAST_SAMPLE, LARGEST_SAMPLE = 5, 2_000, 10_000
-"""The sample is one point in ``SAMPLE_SHARE``, but no fewer and no more points than these two numbers."""
+SAMPLE_SHARE, LEAST_SAMPLE, LARGEST_SAMPLE, LARGEST_SAMPLE_ON_CPU = 5, 2_000, 10_000, 5_000
+"""The sample is one point in ``SAMPLE_SHARE``, but no fewer and no more points than these numbers."""
 
 FEATURE_SHARE, MOST_FEATURES = 4, 16_000
 """There is one random feature for ``FEATURE_SHARE`` points, up to a most: m features cost about m/n of an epoch."""
@@ -60,17 +69,18 @@ def choose_gradient(request: Request, solver: Solver, n_features: int) -> tuple[
 def choose_start(request: Request, solver: Solver, gradient: GradientEstimator) -> tuple[str, str]:
     """Decides where training starts: at ones, on a random sample, or for large data on neighbourhoods.
 
-    A sample is for those who leave the number of steps open: after it few are needed.
+    A sample is for those who leave the number of steps open: after it few are needed. Who names their number, or
+    another estimator, gets the paper's neighbourhoods for large data.
     """
     init = request.settings.init
     if isinstance(init, Hyperparameters):
         return "given", ""
     if not is_auto(init):
         return init, ""
-    if request.n >= LARGE:
-        return "subset", ""
     iterative = solver.name != "cholesky" and gradient.name == "pathwise"
     sampled = iterative and request.n >= SAMPLE_FROM and is_auto(request.settings.n_steps)
+    if request.n >= LARGE and not (sampled and starts_on_sample(solver)):
+        return "subset", ""
     return ("sample" if sampled else "ones"), ""
 
 
@@ -78,7 +88,8 @@ def choose_sample_size(request: Request, init: str) -> tuple[int, str]:
     """Decides how many points a sample has; 0 where there is none."""
     if init != "sample":
         return 0, ""
-    return min(request.n, LARGEST_SAMPLE, max(LEAST_SAMPLE, request.n // SAMPLE_SHARE)), ""
+    most = LARGEST_SAMPLE if request.device.type == "cuda" else LARGEST_SAMPLE_ON_CPU
+    return min(request.n, most, max(LEAST_SAMPLE, request.n // SAMPLE_SHARE)), ""
 
 
 def choose_start_solver(request: Request, sample_size: int) -> tuple[Solver | None, str]:
@@ -102,16 +113,37 @@ def choose_steps(request: Request, solver: Solver, init: str) -> tuple[int, str]
     given = request.settings.n_steps
     if not isinstance(given, str):
         return int(given), ""
+    if init == "sample" and grows(solver):
+        return final_steps(request), ""
     few = solver.name != "cholesky" and (request.n >= LARGE or init == "sample")
-    return (30 if few else 200), ""
+    return (AFTER_SAMPLE if few else 200), ""
 
 
-def choose_learning_rate(request: Request) -> tuple[float, str]:
-    """Decides the size of an Adam step: the paper's, which is smaller for large data."""
+def choose_learning_rate(request: Request, init: str, n_steps: int) -> tuple[float, str]:
+    """Decides the size of an Adam step: the paper's, which is smaller for large data; after a start on a sample it is
+    smaller where few steps are left to come to rest."""
     given = request.settings.learning_rate
     if not isinstance(given, str):
         return float(given), ""
+    if init == "sample":
+        return (0.1 if n_steps >= AFTER_SAMPLE else 0.05), ""
     return (0.03 if request.n >= LARGE else 0.1), ""
+
+
+def choose_growth_solver(request: Request, solver: Solver, sizes: tuple[int, ...]) -> tuple[Solver | None, str]:
+    """Decides what the sizes between the sample and all points are solved with: as all points are, with blocks that
+    suit the largest of these sizes; None where there are none."""
+    if not sizes:
+        return None, ""
+    if solver.name == "rap" and is_auto(request.settings.solver):
+        return recombined_projections(request, sizes[-1]), ""
+    return solver, ""
+
+
+def choose_last_epochs(request: Request, solver: Solver) -> tuple[float | None, str]:
+    """Decides the budget of the last solve where that of the steps is smaller; None where both are the same."""
+    own = solver.name == "rap" and is_auto(request.settings.max_epochs) and is_auto(request.settings.solver)
+    return (LAST_EPOCHS if own else None), ""
 
 
 def choose_relative_steps(request: Request) -> tuple[bool, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from warmgp.planning.costs import (
@@ -9,41 +11,54 @@ from warmgp.planning.costs import (
     CG_EPOCHS,
     NEAR_EPOCHS,
     NEAR_EPOCHS_OF_MANY_INPUTS,
+    RAP_EPOCHS,
     Rates,
     epochs_seconds,
     exact_seconds,
     factor_cg_seconds,
     near_cg_seconds,
+    projections_seconds,
 )
 from warmgp.planning.plan import Plan
-from warmgp.planning.solver_choice import MAP_INPUTS, has_neighbours
-from warmgp.solvers import ConjugateGradients
+from warmgp.planning.solver_choice import MAP_INPUTS, has_neighbours, projection_work
+from warmgp.solvers import ConjugateGradients, RecombinedProjections, Solver
+from warmgp.training.initialisation import N_CENTROIDS, N_STEPS
 
 
 def training_seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
     """Estimates the seconds of a whole training, with its start and its last solve; one that settles may take less."""
-    steps, features, solver = plan.n_steps, plan.n_features, plan.solver
+    seconds = _steps_seconds(plan, plan.solver, n, d, plan.n_steps, rates)
+    if plan.start_solver is not None:
+        seconds += _steps_seconds(plan, plan.start_solver, plan.sample_size, d, N_STEPS, rates)
+    if plan.growth_solver is not None:
+        for size, steps in zip(plan.growth, plan.growth_steps, strict=True):
+            seconds += _steps_seconds(plan, plan.growth_solver, size, d, steps, rates)
+    if plan.init == "subset":
+        seconds += min(N_CENTROIDS, n) * exact_seconds(rates, plan.neighbourhood_size, N_STEPS)
+    return seconds
+
+
+def _steps_seconds(plan: Plan, solver: Solver, n: int, d: int, steps: int, rates: Rates) -> float:
+    """Estimates the seconds of so many steps on n points and one more solve."""
+    features = plan.n_features
     if solver.name == "cholesky":
         return exact_seconds(rates, n, steps)
     slower = 2.0 if plan.dtype == torch.float64 else 1.0
     stored = plan.operator == "dense"
     after = solver.factor_after if isinstance(solver, ConjugateGradients) else None
     if after is not None:
-        seconds = factor_cg_seconds(rates, n, steps, features, after)
-    elif has_neighbours(solver):
+        return slower * factor_cg_seconds(rates, n, steps, features, after)
+    most = plan.rule.max_epochs
+    if has_neighbours(solver):
         usual = NEAR_EPOCHS if d <= MAP_INPUTS else NEAR_EPOCHS_OF_MANY_INPUTS
-        epochs = min(usual, plan.rule.max_epochs or usual)
-        seconds = near_cg_seconds(rates, n, steps, features, epochs, stored=stored)
-    else:
-        usual = {"ap": AP_EPOCHS, "cg": CG_EPOCHS}.get(solver.name, 100)
-        epochs = min(usual, plan.rule.max_epochs or usual)
-        seconds = epochs_seconds(rates, n, steps, features, epochs, stored=stored)
-    if plan.init == "sample":
-        seconds += factor_cg_seconds(rates, plan.sample_size, 100, features, 1 + (after or 0))
-    seconds *= slower
-    if plan.init == "subset":
-        seconds += 10 * exact_seconds(rates, plan.neighbourhood_size, 100)
-    return seconds
+        return slower * near_cg_seconds(rates, n, steps, features, min(usual, most or usual), stored=stored)
+    if isinstance(solver, RecombinedProjections):
+        if stored:
+            rates = replace(rates, recompute=rates.product)
+        epochs, work = min(RAP_EPOCHS, most or RAP_EPOCHS), projection_work(solver, n)
+        return slower * projections_seconds(rates, n, steps, features, epochs, work)
+    usual = {"ap": AP_EPOCHS, "cg": CG_EPOCHS}.get(solver.name, 100)
+    return slower * epochs_seconds(rates, n, steps, features, min(usual, most or usual), stored=stored)
 
 
 def check_memory(plan: Plan, n: int, needs: int) -> None:

@@ -6,7 +6,14 @@ import torch
 
 from warmgp.operators import dense_bytes
 from warmgp.planning.plan import Plan
-from warmgp.solvers import AlternatingProjections, ConjugateGradients, Solver, StoppingRule
+from warmgp.solvers import (
+    AlternatingProjections,
+    ConjugateGradients,
+    RecombinedProjections,
+    Solver,
+    StoppingRule,
+)
+from warmgp.solvers.partitions import AT_ONCE
 
 LOW_RANK_COPIES = 6
 """Matrices of (n, k) in float64 that are held while pivots are carried to a new factor beside the old one."""
@@ -39,6 +46,8 @@ def training_bytes(plan: Plan, n: int, d: int) -> int:
     matrices += factor_bytes(plan.solver, n)
     if isinstance(plan.solver, AlternatingProjections):
         matrices += _block_bytes(plan.solver, plan.rule, n, plan.dtype.itemsize)
+    if isinstance(plan.solver, RecombinedProjections):
+        matrices += projection_bytes(plan.solver, n, 1 + plan.gradient.n_probes, plan.dtype.itemsize)
     return matrices + vectors
 
 
@@ -75,6 +84,14 @@ def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, siz
     if grown and solver.grow_after and (rule.max_epochs is None or rule.max_epochs > solver.grow_after) and grown > b:
         b, size = grown, 8
     return size * n * b + 2 * 8 * b**2
+
+
+def projection_bytes(solver: RecombinedProjections, n: int, columns: int, size: int) -> int:
+    """Returns the bytes of the factors that recombined projections keep, of the blocks in the making in float64, and of
+    the sweeps that are recombined."""
+    b = min(n, solver.block_size)
+    making = 4 * 8 * max(b**2, min(AT_ONCE, n * b))
+    return size * solver.partitions * n * b + making + 2 * solver.directions * n * columns * size
 
 
 def vector_bytes(n: int, d: int, n_probes: int, dtype: torch.dtype) -> int:

@@ -51,6 +51,12 @@ class Plan:
         The points of the sample that training starts on, where ``init`` is "sample".
     start_solver : Solver or None
         What that sample is solved with.
+    growth, growth_steps : tuple of int
+        The numbers of points that training grows over between the sample and all of them, and the most steps of each.
+    growth_solver : Solver or None
+        What those are solved with.
+    last_epochs : float or None
+        The budget of the last solve in epochs, where it has another than the steps.
     estimated_seconds, estimated_bytes : float, int
         What the whole training should take, on this machine.
     """
@@ -74,6 +80,10 @@ class Plan:
     exact_posterior: bool = False
     sample_size: int = 0
     start_solver: Solver | None = None
+    growth: tuple[int, ...] = ()
+    growth_steps: tuple[int, ...] = ()
+    growth_solver: Solver | None = None
+    last_epochs: float | None = None
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0
 

@@ -3,8 +3,8 @@
 - the GPU if there is one;
 - exact Cholesky training where H fits the memory, up to 500 points, on a GPU up to 8,000, and on a CPU where it should
   be clearly faster by the rates of this machine (:mod:`warmgp.planning.costs`);
-- conjugate gradients below 50,000 points, on a CPU while a factor of H fits the memory; alternating projections with
-  ten epochs a step otherwise, as the paper does;
+- conjugate gradients with a whole factor now and then while that fits the memory and is not clearly dearer than
+  recombined projections (:mod:`warmgp.solvers.rap`), which are for all larger data;
 - with up to three inputs (maps) conjugate gradients with near neighbours where no whole factor fits, at any number of
   points, and on a CPU from 6,000 points in the place of whole factors (not for RBF);
 - float32, watched against float64 and left for it when they disagree (:mod:`warmgp.training.precision`); exact training
@@ -12,7 +12,8 @@
 - H is stored where it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated
   inside the products (fused), which is as fast as reading it;
 - Adam's steps are relative for large hyperparameters, and end when the likelihood is expected to rise no more;
-- from 6,000 points training starts on a random sample of a fifth of them; from 50,000 on neighbourhoods;
+- from 6,000 points training starts on a random sample of a fifth of them, and where steps on all points are dear the
+  sample grows to all points by sizes (:mod:`warmgp.planning.growth`);
 - up to 2,500 points the last solve is by a factor of H, and variances are exact;
 - random features: a quarter as many as points, between 2,000 (8,000 for Matérn-1/2 with one input) and 16,000: m of
   them cost about m/n of an epoch.
@@ -33,6 +34,7 @@ from warmgp.operators import TRITON_OPERATORS
 from warmgp.planning import decisions
 from warmgp.planning.costs import rates_for
 from warmgp.planning.estimates import check_memory, training_seconds
+from warmgp.planning.growth import choose_growth, choose_growth_steps
 from warmgp.planning.memory import H_fits, peak_bytes
 from warmgp.planning.plan import Plan as Plan
 from warmgp.planning.request import Request, Settings
@@ -81,6 +83,8 @@ def plan_for(request: Request) -> Plan:
     init = decided(decisions.choose_start(request, solver, gradient))
     sample_size = decided(decisions.choose_sample_size(request, init))
     dtype = decided(decisions.choose_dtype(request, solver))
+    n_steps = decided(decisions.choose_steps(request, solver, init))
+    growth = decided(choose_growth(request, solver, init, sample_size))
     plan = Plan(
         device=request.device,
         dtype=dtype,
@@ -88,8 +92,8 @@ def plan_for(request: Request) -> Plan:
         solver=solver,
         gradient=gradient,
         rule=decided(decisions.choose_rule(request, solver)),
-        n_steps=decided(decisions.choose_steps(request, solver, init)),
-        learning_rate=decided(decisions.choose_learning_rate(request)),
+        n_steps=n_steps,
+        learning_rate=decided(decisions.choose_learning_rate(request, init, n_steps)),
         init=init,
         neighbourhood_size=decided(decisions.choose_neighbourhood_size(request)),
         n_features=n_features,
@@ -100,6 +104,10 @@ def plan_for(request: Request) -> Plan:
         exact_posterior=decided(decisions.choose_exact_posterior(request, solver)),
         sample_size=sample_size,
         start_solver=decided(decisions.choose_start_solver(request, sample_size)),
+        growth=growth,
+        growth_steps=decided(choose_growth_steps(request, growth)),
+        growth_solver=decided(decisions.choose_growth_solver(request, solver, growth)),
+        last_epochs=decided(decisions.choose_last_epochs(request, solver)),
     )
     needs = peak_bytes(plan, request.n, request.d)
     check_memory(plan, request.n, needs)

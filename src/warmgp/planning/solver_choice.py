@@ -7,11 +7,25 @@ from dataclasses import replace
 
 import torch
 
-from warmgp.planning.costs import Rates, exact_seconds, factor_cg_seconds
+from warmgp.planning.costs import (
+    RAP_EPOCHS,
+    Rates,
+    exact_seconds,
+    factor_cg_seconds,
+    projections_seconds,
+    usual_rates,
+)
 from warmgp.planning.gpu_pace import Pace
 from warmgp.planning.memory import H_fits, exact_fits, preconditioner_bytes, vector_bytes
 from warmgp.planning.request import Request, is_auto
-from warmgp.solvers import AlternatingProjections, Cholesky, ConjugateGradients, Solver, get_solver
+from warmgp.solvers import (
+    AlternatingProjections,
+    Cholesky,
+    ConjugateGradients,
+    RecombinedProjections,
+    Solver,
+    get_solver,
+)
 
 SMALL = 500
 """The most points whose exact training costs about as much as any other."""
@@ -20,7 +34,24 @@ CLEARLY = 0.5
 """The share of another training's time that an exact one may take above that: rates vary, and a choice should not."""
 
 LARGE = 50_000
-"""The points from which on training is the paper's for large data: a budget, small steps, a start on neighbourhoods."""
+"""The points from which on a solver that was named, or one with neighbours, gets the paper's budget and small steps."""
+
+DEARER = 8.0
+"""How many times longer than recombined projections a training with whole factors may take: its iterations are few
+whatever the noise, while theirs are not known beforehand."""
+
+STEP_EPOCHS, LAST_EPOCHS = 6.0, 100.0
+"""Budgets of recombined projections in epochs: of a step, whose solve goes on in the next, and of the last solve."""
+
+PARTITIONS, DIRECTIONS, FRESH_DIRECTIONS = 3, 4, 2
+"""Partitions that are kept, and the sweeps that are recombined with them, or without any."""
+
+KEPT_SHARE, FRESH_SHARE = 1.0, 0.15
+"""Epochs that the factors of one partition may cost: where they are kept for a solve, and where every sweep has new
+ones."""
+
+LEAST_BLOCK = 500
+"""Rows of a block below which its solve is no longer small beside everything around it."""
 
 EXACT_UP_TO_ON_GPU = 8_000
 """The most points whose training is exact on an H200; see :func:`exact_up_to`."""
@@ -50,15 +81,24 @@ def choose_solver(request: Request, n_features: int, rates: Rates) -> tuple[Solv
     if request.gradient_name == "auto" and _exact_is_cheap(request, n_features, rates):
         return Cholesky(), f"Exact Cholesky: {request.n:,} points are few enough."
     cg = conjugate_gradients(request, request.n)
-    on_gpu = request.device.type == "cuda"
-    if has_neighbours(cg) or (request.n < LARGE if on_gpu else cg.factor_after is not None):
-        kind = "near neighbours" if has_neighbours(cg) else "a factor of low rank"
-        kind = "a whole factor now and then" if cg.factor_after else kind
-        return cg, f"Conjugate gradients with {kind} as their preconditioner, for {request.n:,} points."
-    ap = alternating_projections(request)
-    budget = max_epochs(request, ap)
-    often = "each solve to its tolerance" if budget is None else f"at most {budget:g} epochs a step"
-    return ap, f"Alternating projections, {often}, for {request.n:,} points."
+    if has_neighbours(cg):
+        return cg, f"Conjugate gradients with near neighbours as their preconditioner, for {request.n:,} points."
+    rap = recombined_projections(request)
+    if cg.factor_after is not None and not _clearly_dearer(request, cg, rap, n_features, rates):
+        return cg, (
+            f"Conjugate gradients with a whole factor now and then as their preconditioner, for {request.n:,} points."
+        )
+    kind = f"{rap.partitions} partitions" if rap.partitions else "new ones for every sweep"
+    return rap, f"Recombined projections on blocks of {rap.block_size:,} rows, {kind}, for {request.n:,} points."
+
+
+def _clearly_dearer(
+    request: Request, cg: ConjugateGradients, rap: RecombinedProjections, n_features: int, rates: Rates
+) -> bool:
+    """Says whether whole factors would take ``DEARER`` times as long as projections, by the usual rates."""
+    rates, n = usual_rates(request), request.n
+    whole = factor_cg_seconds(rates, n, 30, n_features, cg.factor_after or 0)
+    return whole > DEARER * projections_seconds(rates, n, 30, n_features, RAP_EPOCHS, projection_work(rap, n))
 
 
 def _as_asked(asked: str | Solver, request: Request) -> tuple[Solver, str]:
@@ -67,6 +107,8 @@ def _as_asked(asked: str | Solver, request: Request) -> tuple[Solver, str]:
         return conjugate_gradients(request, request.n), ""
     if asked == "ap":
         return alternating_projections(request), ""
+    if asked == "rap":
+        return recombined_projections(request), ""
     given, why = get_solver(asked), ""
     if isinstance(given, AlternatingProjections):
         largest = min(request.n, _largest_block(request.n, request.memory_budget))
@@ -108,7 +150,9 @@ def max_epochs(request: Request, solver: Solver) -> float | None:
     if not isinstance(given, str):
         return given
     chosen_ap = solver.name == "ap" and is_auto(request.settings.solver)
-    if solver.name == "cholesky" or not (request.n >= LARGE or chosen_ap):
+    if solver.name == "rap":
+        return STEP_EPOCHS if is_auto(request.settings.solver) else None
+    if solver.name == "cholesky" or not (request.n >= LARGE or chosen_ap) or _has_factor(solver):
         return None
     return 100.0 if has_neighbours(solver) else 10.0
 
@@ -122,7 +166,7 @@ def conjugate_gradients(request: Request, n: int) -> ConjugateGradients:
     2n² to apply the factor, which on a GPU is the cheaper of the two.
     """
     on_gpu, budget = request.device.type == "cuda", request.memory_budget
-    whole = n < LARGE and H_fits(n, torch.float64, budget)  # should all have to be float64
+    whole = H_fits(n, torch.float64, budget)  # should all have to be float64
     suffice = request.kernel.near_neighbours_suffice
     if request.d <= MAP_INPUTS and not (whole and (on_gpu or n < NEAR_FROM or not suffice)):
         left = budget - vector_bytes(n, request.d, request.n_probes, torch.float32)
@@ -147,6 +191,52 @@ def alternating_projections(request: Request) -> AlternatingProjections:
     first = 1000 if on_gpu or n >= LARGE else max(1000, int((900 * n) ** 0.5) // 8 * 8)
     most = min(n, largest, LARGEST_BLOCK_ON_GPU if on_gpu else n)
     return AlternatingProjections(min(first, largest), GROW_AFTER, most)
+
+
+def recombined_projections(request: Request, n: int | None = None) -> RecombinedProjections:
+    """Returns recombined projections as they suit n of the points.
+
+    Blocks are as large as their factors are worth: those of one partition cost about an epoch. Three partitions are
+    kept where they take a third of the memory at most, in float64; else every sweep has new, smaller blocks.
+    """
+    n = n or request.n
+    rates, budget = usual_rates(request), request.memory_budget
+    columns = request.columns * 4 * n
+    for partitions, directions, share in (
+        (PARTITIONS, DIRECTIONS, KEPT_SHARE),
+        (0, FRESH_DIRECTIONS, FRESH_SHARE),
+        (0, 1, FRESH_SHARE),
+    ):
+        b = (share * n * rates.recompute / (BLOCK_WORK[request.device.type == "cpu"] * rates.exact)) ** 0.5
+        b = min(n, max(LEAST_BLOCK, int(b) // 32 * 32))
+        if max(1, partitions) * 8 * b * (n if partitions else b) + 2 * directions * columns <= budget / 3:
+            break
+    return RecombinedProjections(b, partitions, directions)
+
+
+BLOCK_WORK = {False: 1.3, True: 0.3}
+"""The factors of blocks beside the Cholesky factor and the inverse that ``Rates.exact`` is of, by whether it is a CPU:
+an inverse by halves, or a factor alone."""
+
+
+def projection_work(solver: RecombinedProjections, n: int) -> float:
+    """Returns the work of all blocks' factors for one solve, in units of ``Rates.exact``."""
+    return (solver.partitions or RAP_EPOCHS) * n * min(solver.block_size, n) ** 2
+
+
+def _has_factor(solver: Solver) -> bool:
+    """Says whether a solver preconditions with whole factors."""
+    return isinstance(solver, ConjugateGradients) and solver.factor_after is not None
+
+
+def grows(solver: Solver) -> bool:
+    """Says whether training with a solver goes from a sample to all points by sizes: its steps cost full products."""
+    return solver.name == "rap"
+
+
+def starts_on_sample(solver: Solver) -> bool:
+    """Says whether training with a solver starts on a sample at any number of points; others are the paper's."""
+    return grows(solver) or _has_factor(solver)
 
 
 def has_neighbours(solver: Solver) -> bool:

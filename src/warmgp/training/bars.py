@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self
 
 from tqdm.auto import tqdm
@@ -35,14 +36,15 @@ class TrainingBar:
 
 
 class StartBar(TrainingBar):
-    """Shows a start on part of the data: one bar over the steps of all neighbourhoods."""
+    """Shows a start on part of the data: one bar over the steps on samples of these ``sizes``, or of all neighbourhoods
+    where there are none."""
 
-    def __init__(self, n_neighbourhoods: int, n_steps: int) -> None:
-        super().__init__(n_neighbourhoods * n_steps, "initialising")
-        self._of, self._number = n_neighbourhoods, 0
+    def __init__(self, n_steps: int, sizes: Sequence[int]) -> None:
+        super().__init__(n_steps, "initialising")
+        self._sizes, self._number = sizes, 0
 
     def _told(self, record: StepRecord) -> str:
         self._number += record.step == 0
-        if self._of == 1:
-            return f"on a sample, noise {record.noise_scale:.4g}"
-        return f"neighbourhood {self._number} of {self._of}, noise {record.noise_scale:.4g}"
+        if self._sizes:
+            return f"on {self._sizes[self._number - 1]:,} points, noise {record.noise_scale:.4g}"
+        return f"neighbourhood {self._number}, noise {record.noise_scale:.4g}"
