@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -321,6 +322,48 @@ def test_every_room_says_what_it_is_for() -> None:
         assert text, room
         if path.exists():
             assert "may import" in text and "Add " in text, path
+
+
+def said_of(room: str, text: str) -> set[str]:
+    """Returns the rooms that a docstring says its room may import: by name, up to one of them, or all before it."""
+    sentence = re.split(r"\.(?:\s|$)", text[text.index("may import") :])[0]
+    given = re.split(r"\b(?:never|but|it knows)\b", " ".join(sentence.split()).replace("``", ""))[0]
+    if "everything" in given:
+        return set(ROOMS[: ROOMS.index(room)])
+    if up_to := re.search(r"the rooms up to (\w+)", given):
+        return set(ROOMS[: ROOMS.index(up_to[1]) + 1])
+    return set(re.findall(r"\w+", given)) & set(ROOMS)
+
+
+def untrue(room: str, text: str) -> set[str]:
+    """Returns the rooms that one imports and its docstring leaves out, and those that it names and may not import."""
+    inside = [tree for name, tree in HOUSE.items() if room_of(name) == room]
+    used = {room_of(other) for tree in inside for other in imports_of(tree, HOUSE) - {VERSION}} - {room, "warmgp"}
+    return (used - said_of(room, text)) | (said_of(room, text) - set(ROOMS[: ROOMS.index(room) + 1]))
+
+
+def test_every_room_says_whom_it_may_import() -> None:
+    packages = [room for room in ROOMS if (SOURCE / room).is_dir()]
+    assert {room: untrue(room, ast.get_docstring(HOUSE[f"warmgp.{room}"]) or "") for room in packages} == {
+        room: set() for room in packages
+    }
+
+
+@pytest.mark.parametrize(
+    ("room", "text", "wrong"),
+    [
+        ("data", "It may import kernels and hyperparameters. Add checks.", {"checks"}),
+        ("data", "It may import ``checks`` and\n``kernels``.", set()),
+        ("data", "It may import checks, kernels and files.", {"files"}),
+        ("training", "It may import the rooms up to ``posterior``; it knows no files.", set()),
+        ("training", "It may import the rooms up to solvers.", {"gradient", "posterior"}),
+        ("training", "It may import the rooms up to planning.", {"planning"}),
+        ("kernels", "This room knows nothing of data, and may import torch only (``fused``: Triton). Add one.", set()),
+        ("estimator", "It may import everything but the command line.", set()),
+    ],
+)
+def test_an_untrue_word_about_imports_is_seen(room: str, text: str, wrong: set[str]) -> None:
+    assert untrue(room, text) == wrong
 
 
 def test_files_and_functions_are_short() -> None:
