@@ -9,6 +9,9 @@ import pytest
 
 from house import HOUSE, ROOMS, Trees, ancestors, classes_of, room_of
 
+NOT_YET: tuple[str, ...] = ("warmgp.solvers.ap: AlternatingProjections",)
+"""Docstrings that are no sentences and still to be mended."""
+
 Definition = ast.FunctionDef | ast.ClassDef
 
 
@@ -62,17 +65,19 @@ def undocumented(trees: Trees, rooms: tuple[str, ...]) -> list[str]:
 
 
 def unclear(trees: Trees, rooms: tuple[str, ...]) -> list[str]:
-    """Returns the docstrings of functions in these rooms that do not begin, or whose first paragraph does not end, like
-    a sentence: with a capital letter, a verb in the third person (but for properties and commands) and a full stop or
-    colon."""
+    """Returns the docstrings in these rooms that do not begin, or whose first paragraph does not end, like a sentence.
+
+    One begins with a capital letter and a verb in the third person, whose subject is the function or the class (but for
+    properties and commands), and ends with a full stop or colon.
+    """
     found = []
     for name, tree in trees.items():
         for node in ast.walk(tree) if room_of(name) in rooms else ():
-            text = ast.get_docstring(node) if isinstance(node, ast.FunctionDef) else None
+            text = ast.get_docstring(node) if isinstance(node, Definition) else None
             if text is None:
                 continue
             first = text.split("\n\n")[0]
-            word = first.split()[0].rstrip(",;:")
+            word = first.split()[0].rstrip(".,;:")
             verb = word.endswith("s") or is_property(node) or is_command(node)
             if not (word[0].isupper() and verb and first.rstrip().endswith((".", ":"))):
                 found.append(f"{name}: {node.name}: {first[:60]}")
@@ -83,8 +88,9 @@ def test_whatever_is_public_says_what_it_is() -> None:
     assert undocumented(HOUSE, ROOMS) == []
 
 
-def test_docstrings_of_functions_are_sentences() -> None:
-    assert unclear(HOUSE, ROOMS) == []
+def test_docstrings_are_sentences() -> None:
+    """The list of those that are not yet is exact: who mends one takes it away."""
+    assert {": ".join(line.split(": ")[:2]) for line in unclear(HOUSE, ROOMS)} == set(NOT_YET)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +116,17 @@ def test_docstrings_of_functions_are_sentences() -> None:
         ('def f():\n    """None of them yet."""', [], ["f"]),
         ('def _f():\n    """As it is."""', [], []),  # which only a reader notices
         ('def _f():\n    """Of each half is kept."""', [], ["_f"]),
+        ('class A:\n    """Holds one."""\nclass _B:\n    """Keeps b numbers.\n\n    of one kind"""', [], []),
+        ('class A:\n    """The operator that keeps H."""', [], ["A"]),
+        ('class A(Solver):\n    """CG with a preconditioner."""', [], ["A"]),
+        ('class _A(ValueError):\n    """Raised for a file."""', [], ["_A"]),
+        ('class A:\n    """Holds one"""\n    class B:\n        """A way."""', [], ["A", "B"]),
         ('def f():\n    """Returns one.\n    """\n    def g():\n        """one"""', [], ["g"]),
     ],
 )
 def test_a_bad_docstring_is_seen(text: str, silent: list[str], wrong: list[str]) -> None:
     trees = {name: tree for name, tree in HOUSE.items() if room_of(name) == "solvers"}
-    trees["warmgp.solvers.new"] = ast.parse(text)
-    assert undocumented(trees, ROOMS) == [f"warmgp.solvers.new: {name}" for name in silent]
-    assert [line.split(": ")[1] for line in unclear(trees, ROOMS)] == wrong
-    assert undocumented(trees, ("files",)) == unclear(trees, ("files",)) == []
+    new = {"warmgp.solvers.new": ast.parse(text)}
+    assert undocumented(trees | new, ROOMS) == [f"warmgp.solvers.new: {name}" for name in silent]
+    assert [line.split(": ")[1] for line in unclear(new, ROOMS)] == wrong
+    assert undocumented(trees | new, ("files",)) == unclear(new, ("files",)) == []

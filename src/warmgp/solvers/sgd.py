@@ -53,7 +53,7 @@ class SGDState:
 
 @dataclass(frozen=True)
 class StochasticGradientDescent(Solver):
-    """Stochastic gradient descent on random rows of H. An iteration on b rows is b/n of an epoch.
+    """Solves by stochastic gradient descent on random rows of H. An iteration on b rows is b/n of an epoch.
 
     Parameters
     ----------
