@@ -49,6 +49,14 @@ def room_of(module: str) -> str:
     return module.split(".")[1] if "." in module else module
 
 
+def dotted(node: ast.expr) -> str:
+    """Returns a name with its dots, and nothing for what is no such name."""
+    if isinstance(node, ast.Attribute):
+        before = dotted(node.value)
+        return f"{before}.{node.attr}" if before else ""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def classes_of(trees: Trees) -> list[ast.ClassDef]:
     return [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
 

@@ -1,15 +1,14 @@
-"""The rooms of the house: who may import whom, that nothing goes in circles, and that the picture shows it."""
+"""The rooms of the house: who may import whom, that nothing goes in circles, and that each says what it is for."""
 
 from __future__ import annotations
 
 import ast
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from house import HOUSE, ROOMS, ROOT, SOURCE, Trees, ancestors, classes_of, house_with, room_of
+from house import HOUSE, ROOMS, SOURCE, Trees, ancestors, classes_of, dotted, house_with, room_of
 
 SHORT_NAMES = ("callbacks", "datasets", "demo", "features", "planner")
 """Modules that only give a documented name to something of a room; nothing inside imports them."""
@@ -45,14 +44,6 @@ def real_names(tree: ast.Module) -> dict[str, str]:
     """Returns what stands behind the names that a module gives to what it imports from others."""
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     return {alias.asname: alias.name for node in froms for alias in node.names if alias.asname}
-
-
-def dotted(node: ast.expr) -> str:
-    """Returns a name with its dots, and nothing for what is no such name."""
-    if isinstance(node, ast.Attribute):
-        before = dotted(node.value)
-        return f"{before}.{node.attr}" if before else ""
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def imported_by_call(node: ast.Call, really: dict[str, str]) -> list[str]:
@@ -308,13 +299,6 @@ def test_what_the_solvers_show_is_not_hidden() -> None:
     assert {"CGState", "BlockFactors", "Identity", "Neighbours", "LowRank", "Progress"} <= hidden(HOUSE)
 
 
-def test_the_picture_shows_these_rooms_in_this_order() -> None:
-    page = (ROOT / "docs/design.md").read_text()
-    picture = page[page.index("```rooms") :].split("```")[1].splitlines()[1:]
-    shown = [line.split()[0].removesuffix("/").removesuffix(".py") for line in picture if line[:1].strip()]
-    assert shown == list(ROOMS)
-
-
 def test_every_room_says_what_it_is_for() -> None:
     for room in ROOMS:
         path = SOURCE / room / "__init__.py"
@@ -395,19 +379,3 @@ def code_lines(node: ast.FunctionDef, text: str) -> int:
 
 LONG: dict[str, str] = {}
 """Functions of more than 60 lines of code, and why they are."""
-
-
-def test_the_page_names_every_file() -> None:
-    """design.md says of every module what it is for: it stands in the picture, or in the table of its room."""
-    page = (ROOT / "docs/design.md").read_text()
-    rows = {row.split("|")[1].strip(" `"): row for row in page.splitlines() if row.startswith("| `")}
-    missing = []
-    for path in SOURCE.rglob("*.py"):
-        inside = path.relative_to(SOURCE)
-        if path.name in ("__init__.py", "__main__.py"):
-            continue
-        room = f"{inside.parent}/" if inside.parent != Path() else ""
-        row = rows.get(room) or rows.get(f"{inside.parts[0]}/", "") if room else page
-        if f"`{path.name}`" not in row and f"{path.name} " not in page:
-            missing.append(str(inside))
-    assert missing == []
