@@ -295,7 +295,7 @@ def test_what_the_solvers_show_is_not_hidden() -> None:
     from warmgp import solvers
 
     shown = {name for name in solvers.__all__ if isinstance(getattr(solvers, name), type)}
-    assert len(shown) == 7 and not shown & hidden(HOUSE)
+    assert {"Solver", "Cholesky", "SolveResult"} <= shown and not shown & hidden(HOUSE)
     assert {"CGState", "BlockFactors", "Identity", "Neighbours", "LowRank", "Progress"} <= hidden(HOUSE)
 
 
