@@ -38,10 +38,13 @@ def check_positive(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a positive number, got {value!r}")
 
 
-def check_learning_rate(value: object) -> None:
-    """Raises unless ``value`` is the size of an Adam step: a finite number above zero."""
+def check_learning_rate(value: object, otherwise: str = "") -> None:
+    """Raises unless ``value`` is the rate of a descent, by Adam or SGD: a finite number above zero.
+
+    ``otherwise`` says what else is accepted there.
+    """
     if not (is_number(value) and math.isfinite(value) and value > 0):
-        raise ValueError(f"learning_rate must be a positive number, got {value!r}")
+        raise ValueError(f"learning_rate must be a positive number{otherwise}, got {value!r}")
 
 
 def check_noise_floor(value: object) -> None:

@@ -37,7 +37,7 @@ def within_reach(x_new: Tensor, x: Tensor, theta: Hyperparameters, kernel: Kerne
 
 @dataclass(frozen=True)
 class Posterior:
-    """A trained Gaussian process, in the units it was trained in.
+    """Holds a trained Gaussian process, in the units it was trained in.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ LARGEST_COUNT = 2**53
 
 
 class SchemaError(ValueError):
-    """Raised for a value or a tensor that a file may not hold."""
+    """Says that a file holds a value or a tensor that it may not hold."""
 
 
 # -- JSON ------------------------------------------------------------------------------------------------------------

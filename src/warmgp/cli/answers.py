@@ -19,7 +19,7 @@ FAR = 1000.0
 
 
 class NoAnswerError(RuntimeError):
-    """Raised for a prediction that is not a finite number."""
+    """Says that a prediction is not a finite number."""
 
 
 def feature_names(model: GPRegressor) -> list[str]:

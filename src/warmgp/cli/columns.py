@@ -29,7 +29,7 @@ FloatArray = NDArray[np.float64]
 
 
 class UsageError(ValueError):
-    """Raised for options that do not go together, and for a value of an option that makes no sense."""
+    """Says that options do not go together, or that the value of one makes no sense."""
 
 
 # -- training ----------------------------------------------------------------------------------------------------------

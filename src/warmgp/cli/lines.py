@@ -10,11 +10,11 @@ LONGEST_ROW = 2**25
 
 
 class RowError(ValueError):
-    """Raised for a row of a text table that is longer than any table needs, or no text."""
+    """Says that a row of a text table is longer than any table needs, or no text."""
 
 
 class BoundedRows(io.RawIOBase):
-    """A binary file for reading, which raises RowError as soon as it has given out a row that is too long.
+    """Reads a binary file, and raises RowError as soon as it has given out a row that is too long.
 
     A line without an end is seen at once. A quoted cell may hold line ends, and only the parser knows where it closes:
     after as many line ends as rows were asked for (:meth:`expect`) the parser should have them, and may read on for

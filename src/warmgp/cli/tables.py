@@ -41,12 +41,12 @@ FloatArray = NDArray[np.float64]
 
 
 class TableError(ValueError):
-    """Raised for a table, or a cell of it, that cannot be used."""
+    """Says that a table, or a cell of it, cannot be used."""
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 class Table(ABC):
-    """A table in a file: its columns in order, its rows in chunks, and the fraction of it that they have used up."""
+    """Reads a table in a file: columns in order, rows in chunks, and the fraction of it that they have used up."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         repeated = sorted(name for name, times in Counter(columns).items() if times > 1)

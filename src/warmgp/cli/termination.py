@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 class Terminated(SystemExit):
-    """Raised where the system wants this process to end: what is open is closed on the way."""
+    """Says that the system wants this process to end: what is open is closed on the way."""
 
 
 @contextlib.contextmanager

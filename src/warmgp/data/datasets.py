@@ -84,7 +84,7 @@ _BY_HAND = (
 
 
 class DownloadError(OSError):
-    """Raised where a dataset cannot or must not be downloaded, or what arrived or lies in the cache is another file."""
+    """Says that a dataset cannot or must not be downloaded, or that what arrived or is in the cache is another file."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,13 @@ Gaussian-process prior whose hyperparameters are known. Both are also found in :
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from warmgp.checks import check_count
 from warmgp.kernels import get_kernel
 
 __all__ = ["gp_sample", "surface"]
@@ -65,7 +65,7 @@ def surface(
     f_true : callable
         Maps locations of shape (m, 2) to the noise-free values of shape (m,).
     """
-    n = _count("n", n)
+    check_count("n", n)
     noise = _noise(noise)
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1.0, 1.0, size=(n, 2))
@@ -114,7 +114,8 @@ def gp_sample(
     y : ndarray of shape (n,)
         Noisy values of the drawn function.
     """
-    n, d = _count("n", n), _count("d", d)
+    check_count("n", n)
+    check_count("d", d)
     noise = _noise(noise)
     if n > _MAX_DENSE:
         raise ValueError(f"n must be at most {_MAX_DENSE}, since an exact draw factorises an n x n matrix; got {n}")
@@ -133,17 +134,6 @@ def gp_sample(
     covariance[np.diag_indices(n)] += max(noise**2, _JITTER)
     # One factor of kernel plus noise: the sum of function and noise has exactly this covariance.
     return X, np.linalg.cholesky(covariance) @ rng.standard_normal(n)
-
-
-def _count(name: str, value: int) -> int:
-    """Returns a number of rows or columns; raises unless it is an integer of at least 1."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer; got {value!r}") from None
-    if count < 1:
-        raise ValueError(f"{name} must be at least 1; got {count}")
-    return count
 
 
 def _noise(noise: float) -> float:

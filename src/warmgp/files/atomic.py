@@ -31,11 +31,11 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EBADF
 
 
 class DiskFullError(OSError):
-    """Raised for a file that did not fit on its disk."""
+    """Says that a file did not fit on its disk."""
 
 
 class InUseError(OSError):
-    """Raised for a file that another writer holds, or has put in the place of ours."""
+    """Says that another writer holds a file, or has put one in the place of ours."""
 
 
 @contextlib.contextmanager

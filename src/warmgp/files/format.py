@@ -41,7 +41,7 @@ NO_CHECKSUM = "0" * 64
 
 
 class FileError(ValueError):
-    """Raised for a file that is not what it should be."""
+    """Says that a file is not what it should be."""
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

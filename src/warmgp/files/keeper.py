@@ -18,7 +18,7 @@ from warmgp.training.state import StepRecord, TrainingState
 
 
 class CheckpointKeeper:
-    """A callback for :func:`warmgp.training.loop.train` that saves every so many steps, and once more at the end.
+    """Saves every so many steps, and once more at the end: a callback for :func:`warmgp.training.loop.train`.
 
     The random generator's state is taken right after each step, together with the training state: what is written is
     always of one moment, even when a later step was cut in the middle.

@@ -24,7 +24,7 @@ from warmgp.training.state import StepRecord, TrainingState
 
 
 class _LineLog(ABC):
-    """A text file with one line for each step, written at once: ``tail -f`` shows training, and a kill loses nothing.
+    """Writes one line of text for each step, at once: ``tail -f`` shows training, and a kill loses nothing.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ KINDS = (
 
 
 class NotAFileError(OSError):
-    """Raised for a path that names a pipe, a device or a socket where a plain file is needed, or cannot be a name."""
+    """Says that a path names a pipe, a device or a socket where a plain file is needed, or cannot be a name."""
 
 
 def check_readable(path: Path) -> None:

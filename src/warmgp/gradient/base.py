@@ -22,7 +22,7 @@ from warmgp.solvers.result import SolveResult
 
 
 class GradientEstimator(ABC):
-    """A way to estimate ∂L/∂θ. Implementations are frozen dataclasses of their options."""
+    """Estimates ∂L/∂θ from the solutions of H v = b. Implementations are frozen dataclasses of their options."""
 
     name: str
     n_probes: int

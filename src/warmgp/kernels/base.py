@@ -53,7 +53,7 @@ class FusedForm:
 
 @dataclass(frozen=True)
 class Kernel(ABC):
-    """A stationary kernel k(r) of unit signal and unit length scale."""
+    """Holds all that is known of a stationary kernel k(r) of unit signal and unit length scale."""
 
     name: ClassVar[str]
 

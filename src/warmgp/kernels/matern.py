@@ -12,7 +12,7 @@ from warmgp.kernels.base import FusedForm, Kernel
 
 
 class Matern(Kernel):
-    """The part that the three Matérn kernels share: a multivariate-t spectrum with 2ν degrees of freedom."""
+    """Holds what the three Matérn kernels share: a multivariate-t spectrum with 2ν degrees of freedom."""
 
     nu: ClassVar[float]
     stretch: ClassVar[float]  # factor from one scale of the tail to the next: the rougher the kernel, the larger
@@ -33,7 +33,7 @@ class Matern(Kernel):
 
 
 class Matern12(Matern):
-    """The Matérn-1/2 (exponential) kernel, k(r) = exp(−r), which is not differentiable at r = 0."""
+    """Evaluates the Matérn-1/2 (exponential) kernel, k(r) = exp(−r), which is not differentiable at r = 0."""
 
     name = "matern12"
     nu = 0.5
@@ -67,7 +67,7 @@ class Matern12(Matern):
 
 
 class Matern32(Matern):
-    """The Matérn-3/2 kernel, k(r) = (1 + √3 r) exp(−√3 r), which the paper uses."""
+    """Evaluates the Matérn-3/2 kernel, k(r) = (1 + √3 r) exp(−√3 r), which the paper uses."""
 
     name = "matern32"
     nu = 1.5
@@ -93,7 +93,7 @@ class Matern32(Matern):
 
 
 class Matern52(Matern):
-    """The Matérn-5/2 kernel, k(r) = (1 + √5 r + 5r²/3) exp(−√5 r)."""
+    """Evaluates the Matérn-5/2 kernel, k(r) = (1 + √5 r + 5r²/3) exp(−√5 r)."""
 
     name = "matern52"
     nu = 2.5

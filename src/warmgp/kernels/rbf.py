@@ -11,7 +11,7 @@ from warmgp.kernels.base import FusedForm, Kernel
 
 
 class RBF(Kernel):
-    """The squared-exponential kernel, k(r) = exp(−r²/2)."""
+    """Evaluates the squared-exponential kernel, k(r) = exp(−r²/2)."""
 
     name = "rbf"
     reach = 1e3  # exp(−5·10⁵) is zero in float64, whose least number is about 10⁻³²⁴

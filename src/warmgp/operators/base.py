@@ -64,7 +64,7 @@ class Counter:
 
 
 class KernelOperator(ABC):
-    """The operator H(θ) = K(x, x; θ) + σ²I on the inputs x: its products, its blocks and its gradient.
+    """Multiplies with H(θ) = K(x, x; θ) + σ²I, (n, n), on the inputs x, and gives its blocks and its gradient.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from warmgp.operators.indices import Index, index_size, ranges
 
 
 class ChunkedOperator(KernelOperator):
-    """The operator that recomputes H(θ) at every product, by tiles. See :class:`KernelOperator` for the contract."""
+    """Recomputes H(θ) at every product, tile by tile, and keeps none of it. See :class:`KernelOperator`."""
 
     def matmul(self, V: Tensor) -> Tensor:
         out = self.noise_variance * V

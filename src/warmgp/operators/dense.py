@@ -20,7 +20,7 @@ def dense_bytes(n: int, dtype: torch.dtype) -> int:
 
 
 class DenseOperator(KernelOperator):
-    """The operator that keeps H(θ) in memory, built on first use. See :class:`KernelOperator` for the contract."""
+    """Keeps H(θ) in memory, n² numbers built on first use. See :class:`KernelOperator`."""
 
     def __init__(self, x: Tensor, kernel: Kernel, theta: Hyperparameters, *, tile_entries: int | None = None) -> None:
         super().__init__(x, kernel, theta, tile_entries=tile_entries)

@@ -37,7 +37,7 @@ Packed = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 class Solver(ABC):
-    """A method for H v = b. Implementations are frozen dataclasses of their options."""
+    """Solves H v = b. Implementations are frozen dataclasses of their options."""
 
     name: str
     leaves_factor: ClassVar[bool] = False  # whether a solve from zero returns a Cholesky factor of H

@@ -56,7 +56,9 @@ class CGState:
 
 @dataclass(frozen=True)
 class ConjugateGradients(Solver):
-    """CG with a pivoted-Cholesky preconditioner, or a better one. An iteration is one product with H: one epoch.
+    """Solves by conjugate gradients with a pivoted-Cholesky preconditioner, or a better one.
+
+    An iteration is one product with H: one epoch.
 
     The preconditioner is returned in the state and reused while the length scales stay the same. On a GPU the residual
     is looked at every ``CHECK_EVERY`` iterations only (every two with a fast preconditioner), so that the device does

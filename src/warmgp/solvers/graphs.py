@@ -10,7 +10,7 @@ from warmgp.operators.base import KernelOperator
 
 
 class Recorded:
-    """A function of no arguments that works on tensors in place, recorded as a CUDA graph on its second call.
+    """Runs a function of no arguments that works on tensors in place: from its second call on, as a CUDA graph.
 
     The first call runs as usual, which compiles and initialises what it needs; the second records a graph, which it and
     all later calls replay. On a CPU every call is a plain one. The function must not transfer anything to the host.

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmgp.checks import check_count, check_positive, is_number
+from warmgp.checks import check_count, check_learning_rate, check_positive, is_number
 from warmgp.operators.base import KernelOperator
 from warmgp.schema import number, record
 from warmgp.solvers.base import Packed, Solver
@@ -53,7 +53,7 @@ class SGDState:
 
 @dataclass(frozen=True)
 class StochasticGradientDescent(Solver):
-    """Stochastic gradient descent on random rows of H. An iteration on b rows is b/n of an epoch.
+    """Solves by stochastic gradient descent on random rows of H. An iteration on b rows is b/n of an epoch.
 
     Parameters
     ----------
@@ -83,9 +83,8 @@ class StochasticGradientDescent(Solver):
         check_positive("stall_epochs", self.stall_epochs)
         if not (is_number(self.momentum) and 0 <= self.momentum < 1):
             raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
-        rate = self.learning_rate
-        if rate != "auto" and not (is_number(rate) and math.isfinite(rate) and rate > 0):
-            raise ValueError(f'learning_rate must be a positive number or "auto", got {rate!r}')
+        if self.learning_rate != "auto":
+            check_learning_rate(self.learning_rate, otherwise=' or "auto"')
 
     def solve(
         self,

@@ -62,7 +62,7 @@ def doubts(problem: Problem, targets: Tensor, result: SolveResult, tol: float) -
 
 
 class PrecisionLostError(ArithmeticError):
-    """Raised where a solve in float32 is not good enough. Carries how far it got, and the epochs that it cost."""
+    """Says that a solve in float32 is not good enough, how far it got, and the epochs that it cost."""
 
     def __init__(self, reason: str, solution: Tensor | None, draw: Any, epochs: float = 0.0) -> None:
         super().__init__(reason)

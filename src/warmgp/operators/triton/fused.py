@@ -30,7 +30,7 @@ from warmgp.operators.triton.sums import gradient_sums
 
 
 class FusedOperator(ChunkedOperator):
-    """The operator that evaluates H(θ) inside its products, by Triton. See :class:`KernelOperator` for the contract.
+    """Evaluates H(θ) inside its products, by Triton, and keeps none of it. See :class:`KernelOperator`.
 
     In float32 everything is fused; in float64 the products are, and the gradient is the torch path's. It needs a
     kernel with a fused form. Use it on CUDA; on a CPU only Triton's interpreter can run it.

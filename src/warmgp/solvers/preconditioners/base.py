@@ -63,7 +63,7 @@ class Preconditioner(ABC):
 
 
 class Preconditioning(ABC):
-    """A way to make a preconditioner. Implementations are frozen dataclasses of their options."""
+    """Makes a preconditioner of an operator. Implementations are frozen dataclasses of their options."""
 
     name: ClassVar[str]
     fast: ClassVar[bool] = False  # whether a solve takes only a few iterations with what it makes

@@ -210,7 +210,7 @@ def _sparse_factor(operator: KernelOperator, groups: Tensor, L: Tensor | None) -
 
 
 class _Sparse:
-    """A matrix, (n, n), with the entries ``values``, (n, k), in the columns ``columns``, (n, k), of its rows."""
+    """Holds a matrix, (n, n), with the entries ``values``, (n, k), in the columns ``columns``, (n, k), of its rows."""
 
     def __init__(self, columns: Tensor, values: Tensor) -> None:
         n, k = columns.shape
@@ -226,7 +226,7 @@ class _Sparse:
 
 
 class _Transposed:
-    """The transpose of such a matrix, stored by its own rows: no sum waits for another."""
+    """Holds the transpose of such a matrix, stored by its own rows: no sum waits for another."""
 
     def __init__(self, columns: Tensor, values: Tensor) -> None:
         n, k = columns.shape
