@@ -15,6 +15,7 @@ from warmgp import (
     Hyperparameters,
     Matern12,
     Pathwise,
+    RecombinedProjections,
     Standard,
     StoppingRule,
 )
@@ -83,6 +84,9 @@ def test_gradient(given: dict[str, Any], solver: Any, expected: Any) -> None:
         (6_000, {}, CG, Pathwise(), "sample"),
         (49_999, {}, CG, Pathwise(), "sample"),
         (50_000, {}, CG, Pathwise(), "subset"),
+        (50_000, {}, ConjugateGradients(0, factor_after=9), Pathwise(), "sample"),
+        (50_000, {}, RecombinedProjections(), Pathwise(), "sample"),
+        (50_000, {"n_steps": 15}, RecombinedProjections(), Pathwise(), "subset"),  # the paper's, by its steps
         (6_000, {"n_steps": 10}, CG, Pathwise(), "ones"),  # so many steps are to be taken from ones
         (6_000, {}, CG, Standard(), "ones"),
         (6_000, {}, Cholesky(), Exact(), "ones"),
@@ -96,8 +100,9 @@ def test_start(n: int, given: dict[str, Any], solver: Any, gradient: Any, expect
 
 def test_a_sample_has_a_size_and_a_solver_and_neighbourhoods_have_a_size() -> None:
     assert [decisions.choose_sample_size(request(n), "sample")[0] for n in (500, 6_000, 20_000, 49_999, 10**5)] == [
-        500, 2_000, 4_000, 9_999, 10_000
+        500, 2_000, 4_000, 5_000, 5_000
     ]  # fmt: skip
+    assert decisions.choose_sample_size(request(10**5, device="cuda"), "sample")[0] == 10_000
     assert decisions.choose_sample_size(request(20_000), "ones") == (0, "")
     assert decisions.choose_start_solver(request(20_000), 0) == (None, "")
     assert decisions.choose_start_solver(request(20_000), 4_000)[0] == ConjugateGradients(0, factor_after=5)
@@ -113,7 +118,9 @@ def test_a_sample_has_a_size_and_a_solver_and_neighbourhoods_have_a_size() -> No
         (4_000, {}, CG, None),
         (50_000, {}, CG, 10.0),
         (50_000, {}, ConjugateGradients(100, neighbours=30), 100.0),
-        (4_000, {}, AP, 10.0),  # which "auto" has chosen
+        (50_000, {}, ConjugateGradients(0, factor_after=9), None),
+        (4_000, {}, RecombinedProjections(), 6.0),  # which "auto" has chosen
+        (60_000, {"solver": "rap"}, RecombinedProjections(), None),
         (4_000, {"solver": "ap"}, AP, None),
         (50_000, {"solver": "ap"}, AP, 10.0),
         (50_000, {}, Cholesky(), None),
@@ -133,8 +140,9 @@ def test_steps_their_size_and_what_auto_adds_to_them() -> None:
     assert steps(request(20_000), CG, "sample")[0] == steps(request(60_000), CG, "subset")[0] == 30
     assert steps(request(20_000, n_steps=7), CG, "sample") == (7, "")
     rate = decisions.choose_learning_rate
-    assert [rate(request(n))[0] for n in (49_999, 50_000)] == [0.1, 0.03]
-    assert rate(request(60_000, learning_rate=0.5)) == (0.5, "")
+    assert [rate(request(n), "ones", 30)[0] for n in (49_999, 50_000)] == [0.1, 0.03]
+    assert [rate(request(60_000), "sample", steps)[0] for steps in (30, 29)] == [0.1, 0.05]
+    assert rate(request(60_000, learning_rate=0.5), "sample", 30) == (0.5, "")
     for choose, name in ((decisions.choose_relative_steps, "learning_rate"), (decisions.choose_settling, "n_steps")):
         assert choose(request()) == (True, "") and choose(request(**{name: 1})) == (False, "")
 
@@ -193,23 +201,22 @@ def test_every_way_to_a_solver_says_why() -> None:
          "Conjugate gradients with a whole factor now and then as their preconditioner, for 400 points."),
         (request(8_000, 2), "cg",
          "Conjugate gradients with near neighbours as their preconditioner, for 8,000 points."),
-        (request(40_000, device="cuda", memory=20), "cg",
-         "Conjugate gradients with a factor of low rank as their preconditioner, for 40,000 points."),
-        (request(60_000), "ap", "Alternating projections, at most 10 epochs a step, for 60,000 points."),
+        (request(40_000, device="cuda", memory=20), "rap",
+         "Recombined projections on blocks of 1,184 rows, 3 partitions, for 40,000 points."),
+        (request(10**6, memory=6), "rap",
+         "Recombined projections on blocks of 7,040 rows, new ones for every sweep, for 1,000,000 points."),
         (request(400, solver="sgd"), "sgd", ""),
     ):  # fmt: skip
         solver, told = choose_solver(asked, 2_000, TYPICAL)
         assert (solver.name, told) == (name, why)
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [(None, "each solve to its tolerance"), (25.0, "at most 25 epochs a step"), ("auto", "at most 10 epochs a step")],
-)
-def test_the_budget_that_is_told_is_the_one_that_is_used(given: Any, told: str) -> None:
+@pytest.mark.parametrize("given", [None, 25.0, "auto"])
+def test_the_budget_that_is_told_is_the_one_that_is_used(given: Any) -> None:
     plan = plan_for(request(60_000, max_epochs=given))
-    assert plan.why == (f"Alternating projections, {told}, for 60,000 points.",)
-    assert plan.rule.max_epochs == (10.0 if given == "auto" else given)
+    budget = 6.0 if given == "auto" else given
+    assert plan.rule.max_epochs == budget and plan.last_epochs == (100.0 if given == "auto" else None)
+    assert ("at most" in str(plan).split("operator")[0].split("tolerance")[1]) is (budget is not None)
 
 
 def test_reasons_come_in_the_order_of_the_decisions() -> None:

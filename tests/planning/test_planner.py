@@ -35,7 +35,7 @@ GIB = 2**30
         (400, "cholesky", "exact", 200, 0.1, None, "ones"),
         (4_000, "cg", "pathwise", 200, 0.1, None, "ones"),
         (13_500, "cg", "pathwise", 30, 0.1, None, "sample"),
-        (60_000, "ap", "pathwise", 30, 0.03, 10.0, "subset"),
+        (60_000, "rap", "pathwise", 5, 0.05, 6.0, "sample"),
     ],
 )
 def test_size_decides(
@@ -101,7 +101,7 @@ def test_maps_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan.solver == ConjugateGradients(100, pivot_every=20, neighbours=30) and plan.rule.max_epochs == 100.0
     assert make_plan(400_000, 2, max_epochs=10.0, **settings).rule.max_epochs == 10.0
     assert 60 < plan.estimated_seconds < 240  # took 138 s
-    assert make_plan(400_000, 4, **settings).solver.name == "ap"
+    assert make_plan(400_000, 4, **settings).solver.name == "rap"
 
 
 def test_what_is_given_is_taken_literally() -> None:
@@ -121,12 +121,12 @@ def test_the_cheaper_of_exact_and_iterative_is_chosen(monkeypatch: pytest.Monkey
 def test_memory_decides() -> None:
     assert make_plan(10_000, memory_budget=3 * GIB, device="cpu").operator == "dense"
     small = make_plan(10_000, memory_budget=GIB, device="cpu")
-    assert small.operator == "chunked" and small.solver.name == "ap"  # neither H nor a factor fits
-    assert small.rule.max_epochs == 10.0
+    assert small.operator == "chunked" and small.solver.name == "rap"  # neither H nor a factor fits
+    assert small.rule.max_epochs == 6.0 and small.last_epochs == 100.0
     assert make_plan(10_000, memory_budget=GIB, device="cpu", solver="cg").solver == ConjugateGradients(
         1000, pivot_every=20
     )
-    assert make_plan(400, memory_budget=3 * 2**20, device="cpu").solver.name == "ap"  # no room for a float64 factor
+    assert make_plan(400, memory_budget=3 * 2**20, device="cpu").solver.name == "rap"  # no room for a float64 factor
     assert make_plan(400, device="cpu").operator == "chunked"  # Cholesky keeps its factor, not H
     plan = make_plan(10_000, memory_budget=2 * GIB, device="cpu")
     assert operator_for(plan, 10_000, torch.float32) == "dense"
@@ -134,7 +134,7 @@ def test_memory_decides() -> None:
     assert operator_for(replace(plan, memory_budget=3 * GIB), 10_000, torch.float64) == "dense"
 
 
-@pytest.mark.parametrize("solver", ["cholesky", "cg", "ap", "sgd"])
+@pytest.mark.parametrize("solver", ["cholesky", "cg", "ap", "sgd", "rap"])
 def test_what_cannot_fit_is_refused_before_anything_is_done(solver: str) -> None:
     n = 30_000 if solver == "cholesky" else 10**8
     with pytest.raises(MemoryError, match=rf"solver='{solver}' needs about .* GiB .* raise memory_budget"):
@@ -223,9 +223,9 @@ def test_no_cuda_is_said_so() -> None:
 
 
 def test_blocks_shrink_where_their_factors_would_not_fit() -> None:
-    assert make_plan(60_000, device="cpu", memory_budget=8 * GIB).solver.block_size == 1000
+    assert make_plan(60_000, solver="ap", device="cpu", memory_budget=8 * GIB).solver.block_size == 1000
     assert make_plan(5_000, solver="ap", device="cpu", memory_budget=8 * GIB).solver.block_size == 2120
-    plan = make_plan(1_844_352, device="cpu", memory_budget=8 * 2**30)
+    plan = make_plan(1_844_352, solver="ap", device="cpu", memory_budget=8 * 2**30)
     assert plan.solver.block_size == 192 and 3 * 8 * 1_844_352 * 192 <= 8 * 2**30
     assert make_plan(10**6, solver="ap", device="cpu", memory_budget=3 * GIB).solver.block_size == 128
     plan = make_plan(10**6, solver=AlternatingProjections(1000), device="cpu", memory_budget=3 * GIB)

@@ -7,13 +7,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators import why_not_fused
 from warmgp.planning.growth import AFTER_SAMPLE, final_steps
-from warmgp.planning.memory import H_fits
+from warmgp.planning.memory import H_fits, projection_bytes, vector_bytes
 from warmgp.planning.request import Request, is_auto, resolve_dtype
 from warmgp.planning.solver_choice import (
     LARGE,
@@ -24,7 +26,7 @@ from warmgp.planning.solver_choice import (
     recombined_projections,
     starts_on_sample,
 )
-from warmgp.solvers import Solver, StoppingRule
+from warmgp.solvers import RecombinedProjections, Solver, StoppingRule
 
 SAMPLE_FROM = 6_000
 """The points from which on training starts on a random sample: steps on all of them are dear enough."""
@@ -132,11 +134,14 @@ def choose_learning_rate(request: Request, init: str, n_steps: int) -> tuple[flo
 
 def choose_growth_solver(request: Request, solver: Solver, sizes: tuple[int, ...]) -> tuple[Solver | None, str]:
     """Decides what the sizes between the sample and all points are solved with: as all points are, with blocks that
-    suit the largest of these sizes; None where there are none."""
+    suit the largest of these sizes and take no more memory than those of all points; None where there are none."""
     if not sizes:
         return None, ""
-    if solver.name == "rap" and is_auto(request.settings.solver):
-        return recombined_projections(request, sizes[-1]), ""
+    if isinstance(solver, RecombinedProjections) and is_auto(request.settings.solver):
+        n, on_gpu = request.n, request.device.type == "cuda"
+        most = vector_bytes(n, request.d, request.n_probes, torch.float32)
+        most += projection_bytes(solver, n, request.columns, torch.float32, on_gpu)
+        return recombined_projections(replace(request, memory_budget=most), sizes[-1]), ""
     return solver, ""
 
 

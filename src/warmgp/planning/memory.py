@@ -47,7 +47,8 @@ def training_bytes(plan: Plan, n: int, d: int) -> int:
     if isinstance(plan.solver, AlternatingProjections):
         matrices += _block_bytes(plan.solver, plan.rule, n, plan.dtype.itemsize)
     if isinstance(plan.solver, RecombinedProjections):
-        matrices += projection_bytes(plan.solver, n, 1 + plan.gradient.n_probes, plan.dtype.itemsize)
+        on_gpu = plan.device.type == "cuda"
+        matrices += projection_bytes(plan.solver, n, 1 + plan.gradient.n_probes, plan.dtype, on_gpu)
     return matrices + vectors
 
 
@@ -86,11 +87,12 @@ def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, siz
     return size * n * b + 2 * 8 * b**2
 
 
-def projection_bytes(solver: RecombinedProjections, n: int, columns: int, size: int) -> int:
+def projection_bytes(solver: RecombinedProjections, n: int, columns: int, dtype: torch.dtype, on_gpu: bool) -> int:
     """Returns the bytes of the factors that recombined projections keep, of the blocks in the making in float64, and of
     the sweeps that are recombined."""
-    b = min(n, solver.block_size)
-    making = 4 * 8 * max(b**2, min(AT_ONCE, n * b))
+    b, size = min(n, solver.block_size), dtype.itemsize
+    at_once = max(b**2, min(AT_ONCE, n * b)) if on_gpu and solver.partitions else b**2
+    making = (4 if on_gpu else 2) * 8 * at_once
     return size * solver.partitions * n * b + making + 2 * solver.directions * n * columns * size
 
 

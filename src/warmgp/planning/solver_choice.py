@@ -16,7 +16,7 @@ from warmgp.planning.costs import (
     usual_rates,
 )
 from warmgp.planning.gpu_pace import Pace
-from warmgp.planning.memory import H_fits, exact_fits, preconditioner_bytes, vector_bytes
+from warmgp.planning.memory import H_fits, exact_fits, preconditioner_bytes, projection_bytes, vector_bytes
 from warmgp.planning.request import Request, is_auto
 from warmgp.solvers import (
     AlternatingProjections,
@@ -49,6 +49,15 @@ PARTITIONS, DIRECTIONS, FRESH_DIRECTIONS = 3, 4, 2
 KEPT_SHARE, FRESH_SHARE = 1.0, 0.15
 """Epochs that the factors of one partition may cost: where they are kept for a solve, and where every sweep has new
 ones."""
+
+WAYS = (PARTITIONS, DIRECTIONS, KEPT_SHARE), (0, FRESH_DIRECTIONS, FRESH_SHARE), (0, 1, FRESH_SHARE)
+"""Ways to sweep, the best one first: partitions, directions, and the epochs that factors of a partition may cost."""
+
+SINGLE = torch.float32
+
+BLOCK_WORK = {True: 1.3, False: 0.3}
+"""The factors of blocks beside the Cholesky factor and the inverse that ``Rates.exact`` is of, by whether it is on a
+GPU: an inverse by halves, or a factor alone."""
 
 LEAST_BLOCK = 500
 """Rows of a block below which its solve is no longer small beside everything around it."""
@@ -144,15 +153,14 @@ def exact_up_to(pace: Pace) -> int:
 
 
 def max_epochs(request: Request, solver: Solver) -> float | None:
-    """Returns the budget of a solve in epochs, None for none: what was given; for "auto" there is one for large data,
-    and for alternating projections that "auto" chose."""
+    """Returns the budget of a solve in epochs, None for none: what was given; for "auto" there is one for projections
+    that "auto" chose, and the paper's for large data, but none with whole factors."""
     given = request.settings.max_epochs
     if not isinstance(given, str):
         return given
-    chosen_ap = solver.name == "ap" and is_auto(request.settings.solver)
     if solver.name == "rap":
         return STEP_EPOCHS if is_auto(request.settings.solver) else None
-    if solver.name == "cholesky" or not (request.n >= LARGE or chosen_ap) or _has_factor(solver):
+    if solver.name == "cholesky" or request.n < LARGE or _has_factor(solver):
         return None
     return 100.0 if has_neighbours(solver) else 10.0
 
@@ -167,6 +175,7 @@ def conjugate_gradients(request: Request, n: int) -> ConjugateGradients:
     """
     on_gpu, budget = request.device.type == "cuda", request.memory_budget
     whole = H_fits(n, torch.float64, budget)  # should all have to be float64
+    whole = whole and (n < LARGE or request.d > MAP_INPUTS)
     suffice = request.kernel.near_neighbours_suffice
     if request.d <= MAP_INPUTS and not (whole and (on_gpu or n < NEAR_FROM or not suffice)):
         left = budget - vector_bytes(n, request.d, request.n_probes, torch.float32)
@@ -197,26 +206,19 @@ def recombined_projections(request: Request, n: int | None = None) -> Recombined
     """Returns recombined projections as they suit n of the points.
 
     Blocks are as large as their factors are worth: those of one partition cost about an epoch. Three partitions are
-    kept where they take a third of the memory at most, in float64; else every sweep has new, smaller blocks.
+    kept where they leave room for all else, even in float64; otherwise every sweep has new, smaller blocks.
     """
-    n = n or request.n
-    rates, budget = usual_rates(request), request.memory_budget
-    columns = request.columns * 4 * n
-    for partitions, directions, share in (
-        (PARTITIONS, DIRECTIONS, KEPT_SHARE),
-        (0, FRESH_DIRECTIONS, FRESH_SHARE),
-        (0, 1, FRESH_SHARE),
-    ):
-        b = (share * n * rates.recompute / (BLOCK_WORK[request.device.type == "cpu"] * rates.exact)) ** 0.5
-        b = min(n, max(LEAST_BLOCK, int(b) // 32 * 32))
-        if max(1, partitions) * 8 * b * (n if partitions else b) + 2 * directions * columns <= budget / 3:
-            break
-    return RecombinedProjections(b, partitions, directions)
-
-
-BLOCK_WORK = {False: 1.3, True: 0.3}
-"""The factors of blocks beside the Cholesky factor and the inverse that ``Rates.exact`` is of, by whether it is a CPU:
-an inverse by halves, or a factor alone."""
+    n, on_gpu = n or request.n, request.device.type == "cuda"
+    rates, left = usual_rates(request), request.memory_budget - vector_bytes(n, request.d, request.n_probes, SINGLE)
+    for partitions, directions, share in WAYS:
+        b = int((share * n * rates.recompute / (BLOCK_WORK[on_gpu] * rates.exact)) ** 0.5) // 32 * 32
+        solver = RecombinedProjections(min(n, max(LEAST_BLOCK, b)), partitions, directions)
+        kept = torch.float64 if partitions else SINGLE  # blocks may have to be float64
+        if projection_bytes(solver, n, request.columns, kept, on_gpu) <= left:
+            return solver
+    while solver.block_size > 1 and projection_bytes(solver, n, request.columns, SINGLE, on_gpu) > left:
+        solver = replace(solver, block_size=solver.block_size // 2)
+    return solver
 
 
 def projection_work(solver: RecombinedProjections, n: int) -> float:

@@ -12,8 +12,8 @@ from warmgp.operators.base import KernelOperator, ranges
 from warmgp.solvers.block_factors import block_dtype, block_in_float64
 from warmgp.solvers.triangular import factor_or_raise, inverse_by_halves, solve_with_factor
 
-AT_ONCE = 2**26
-"""Entries of blocks that are inverted together on a GPU: 512 MiB of float64."""
+AT_ONCE = 2**25
+"""Entries of blocks that are inverted together on a GPU where inverses are kept: 256 MiB of float64."""
 
 
 @dataclass
@@ -62,19 +62,20 @@ class Partition:
                 yield rows, Substituted(factor)
             return
         if self.inverses is None and keep:
-            self.inverses = torch.cat([part for _, part in self._inverted(operator, dtype)])
+            blocks, b = self.index.shape
+            self.inverses = torch.empty(blocks, b, b, dtype=dtype, device=operator.device)
+            for some, inverses in self._inverted(operator, dtype, max(1, AT_ONCE // b**2)):
+                self.inverses[some] = inverses
         if self.inverses is not None:
             for rows, inverse in zip(self.index, self.inverses, strict=True):
                 yield rows, Multiplied(inverse)
             return
-        for some, inverses in self._inverted(operator, dtype):
-            for rows, inverse in zip(self.index[some], inverses, strict=True):
-                yield rows, Multiplied(inverse)
+        for some, inverses in self._inverted(operator, dtype, 1):
+            yield self.index[some][0], Multiplied(inverses[0])
 
-    def _inverted(self, operator: KernelOperator, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
+    def _inverted(self, operator: KernelOperator, dtype: torch.dtype, at_once: int) -> Iterator[tuple[slice, Tensor]]:
         """Yields the numbers of some blocks and their inverses, (some, b, b), made in float64, in ``dtype``."""
-        blocks, b = self.index.shape
-        for some in ranges(blocks, max(1, AT_ONCE // b**2)):
+        for some in ranges(len(self.index), at_once):
             batch = torch.stack([block_in_float64(operator, rows) for rows in self.index[some]])
             inverses, failed = inverse_by_halves(batch)
             if bool(failed):  # name one that failed
