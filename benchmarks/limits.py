@@ -90,5 +90,5 @@ def _serve(pipe: Connection) -> None:
         try:
             work(say)
         except Exception as error:
-            say(failed=f"{type(error).__name__}: {error}"[:500])
+            say(failed=" ".join(f"{type(error).__name__}: {error}".split())[:500])
         pipe.send(None)

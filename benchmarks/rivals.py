@@ -279,7 +279,7 @@ def shown(value: float | None, form: str) -> str:
 def took(row: dict[str, Any]) -> str:
     """How long training took, or why there is nothing to say."""
     if "left_out" in row or "failed" in row:
-        return row.get("left_out") or f"failed: {row['failed']}"
+        return row.get("left_out") or f"failed: {row['failed'].replace('|', '/')}"
     far = f", {row['progress']}" if "progress" in row else ""
     cut = row["cut"] and row.get("doing") != "predicting"
     return f"cut at {row['limit']:,.0f} s{far}" if cut else f"{row['seconds']:,.1f} s"
@@ -304,18 +304,8 @@ def cells(row: dict[str, Any]) -> list[str]:
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The results in Markdown, and below it where they come from."""
-    heads = [
-        "points",
-        "method",
-        "training",
-        "predicting",
-        "RMSE",
-        "LLH",
-        "pinball loss",
-        "in the 90% interval",
-        "width",
-    ]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    heads = "points | method | training | predicting | RMSE | LLH | pinball loss | in the 90% interval | its width"
+    lines = [f"| {heads} |", "|---" * (heads.count("|") + 1) + "|"]
     sets = list(dict.fromkeys((row["dataset"], row["rows"]) for row in rows))
     for dataset, asked in sets:
         same = [row for row in rows if (row["dataset"], row["rows"]) == (dataset, asked)]
