@@ -1,4 +1,4 @@
-"""GPyTorch as the benchmarks use it: one model for all, Matérn-3/2, one length scale per input, zero mean."""
+"""GPyTorch as the benchmarks use it: Matérn-3/2 and one length scale per input, exactly or with inducing points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from warmgp.hyperparameters import Hyperparameters
 
 
 def gpytorch_model(x: Tensor, y: Tensor, theta: Hyperparameters, *, grid: int = 0) -> tuple[Any, Any]:
-    """(model, likelihood) at θ, in the dtype and on the device of x.
+    """(model, likelihood) of zero mean at θ, in the dtype and on the device of x.
 
     With ``grid`` points a side the kernel is interpolated from a regular grid (KISS-GP), which makes it a product of
     one-dimensional kernels.
@@ -79,3 +79,52 @@ def gpytorch_matched() -> contextlib.ExitStack:
     ):
         stack.enter_context(setting)
     return stack
+
+
+def gpytorch_svgp(inducing: Tensor) -> tuple[Any, Any]:
+    """(model, likelihood) of SVGP from these inducing points, in their dtype and on their device.
+
+    They are learnt, too. The approximate posterior is a full Gaussian and whitened; the mean is a constant. All else
+    starts where GPyTorch starts it.
+    """
+    import gpytorch
+
+    class Model(gpytorch.models.ApproximateGP):
+        def __init__(self) -> None:
+            posterior = gpytorch.variational.CholeskyVariationalDistribution(len(inducing))
+            strategy = gpytorch.variational.VariationalStrategy(
+                self, inducing, posterior, learn_inducing_locations=True
+            )
+            super().__init__(strategy)
+            self.mean_module = gpytorch.means.ConstantMean()
+            base = gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=inducing.shape[1])
+            self.covar_module = gpytorch.kernels.ScaleKernel(base)
+
+        def forward(self, inputs: Tensor) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
+
+    return Model().to(inducing), gpytorch.likelihoods.GaussianLikelihood().to(inducing)
+
+
+def gpytorch_svgp_train(
+    model: Any, likelihood: Any, x: Tensor, y: Tensor, steps: int, batch: int, stop: Callable[[int], bool]
+) -> int:
+    """Adam steps of 0.01 on the bound, each on rows of a permutation that is drawn anew every epoch.
+
+    ``stop`` is told how many are done, and may end them. Returns that number.
+    """
+    import gpytorch
+
+    model.train(), likelihood.train()
+    adam = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=0.01)
+    bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
+    done = 0
+    while True:
+        for rows in torch.randperm(len(y), device=x.device).split(batch):
+            adam.zero_grad()
+            loss = -bound(model(x[rows]), y[rows])
+            loss.backward()
+            adam.step()
+            done += 1
+            if done == steps or stop(done):
+                return done
