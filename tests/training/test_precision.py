@@ -211,9 +211,9 @@ def late_doubts(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
 
 
 def test_a_last_solve_that_float32_cannot_refine_is_done_in_float64() -> None:
-    """Near neighbours get to the tolerance in float32 and not to a tenth of the noise; it is left after 50 epochs."""
+    """Near neighbours get to the tolerance in float32 and not to 3% of the noise; it is left after 50 epochs."""
     x = torch.linspace(-2, 2, 400, dtype=torch.float64)[:, None]
-    y, theta = torch.sin(5 * x[:, 0]), Hyperparameters(0.003, 1.0, [0.3])
+    y, theta = torch.sin(5 * x[:, 0]), Hyperparameters(0.0015, 1.0, [0.3])
 
     def made(dtype: torch.dtype) -> Problem:
         return Problem(DenseOperator(x.to(dtype), RBF(), theta), y.to(dtype))
@@ -230,7 +230,7 @@ def test_a_last_solve_that_float32_cannot_refine_is_done_in_float64() -> None:
     assert single.operator.dtype == torch.float32 and result.posterior.x.dtype == torch.float64
     [note] = result.history[-1].notes
     assert note.startswith("the last solve in float64: float32 stagnated")
-    assert result.final.converged and result.final.residual_mean < 0.1 * 0.003
+    assert result.final.converged and result.final.residual_mean < 0.1 * 0.0015
     alone = train(single.operator, single.y, options, generator=torch.Generator().manual_seed(0))
     assert alone.final.stop_reason == "stagnated" and alone.final.iterations <= 50
     assert alone.final.converged == (max(alone.final.residual_mean, alone.final.residual_probes) <= 0.01)

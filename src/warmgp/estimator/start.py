@@ -44,10 +44,12 @@ def begin(
     if plan.init == "ones":
         return initial_state(operator, options)
     x, y = problem.x_exact, problem.y_exact
-    began, stages = time.perf_counter(), _stages(plan, options)
-    steps = sum(stage.options.n_steps for stage in stages) or N_STEPS * min(N_CENTROIDS, operator.n)
+    began, stages, count = time.perf_counter(), _stages(plan, options), min(N_CENTROIDS, operator.n)
+    parts = [f"on {stage.size:,} points" for stage in stages]
+    parts = parts or [f"neighbourhood {number} of {count}" for number in range(1, count + 1)]
+    steps = sum(stage.options.n_steps for stage in stages) or N_STEPS * count
     with contextlib.ExitStack() as stack:
-        callbacks = [stack.enter_context(StartBar(steps, [stage.size for stage in stages]))] if verbose else []
+        callbacks = [stack.enter_context(StartBar(steps, parts))] if verbose else []
         if stages:
             state = grown_start(
                 x, y, operator.kernel, operator.theta, stages, generator=generator, callbacks=callbacks,

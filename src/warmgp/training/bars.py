@@ -36,15 +36,12 @@ class TrainingBar:
 
 
 class StartBar(TrainingBar):
-    """Shows a start on part of the data: one bar over the steps on samples of these ``sizes``, or of all neighbourhoods
-    where there are none."""
+    """Shows a start on part of the data: one bar over the steps of all ``parts``, each of which is told by its name."""
 
-    def __init__(self, n_steps: int, sizes: Sequence[int]) -> None:
+    def __init__(self, n_steps: int, parts: Sequence[str]) -> None:
         super().__init__(n_steps, "initialising")
-        self._sizes, self._number = sizes, 0
+        self._parts, self._number = parts, -1
 
     def _told(self, record: StepRecord) -> str:
         self._number += record.step == 0
-        if self._sizes:
-            return f"on {self._sizes[self._number - 1]:,} points, noise {record.noise_scale:.4g}"
-        return f"neighbourhood {self._number}, noise {record.noise_scale:.4g}"
+        return f"{self._parts[self._number]}, noise {record.noise_scale:.4g}"

@@ -19,6 +19,7 @@ from warmgp.solvers.progress import normalise, summarise
 from warmgp.training.accuracy import MEAN, SAMPLES, Accuracy, accuracy
 from warmgp.training.precision import PrecisionLostError, watch
 from warmgp.training.problem import Problem
+from warmgp.training.refinement import refined
 from warmgp.training.state import MEAN_SHARE, TrainingOptions, TrainingState
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
     final = _solved_by_factor(operator, targets, options.rule) if options.exact_posterior else None
     by_factor = final is not None or options.gradient.needs_factor
     if final is None:
-        final = last_solve(operator, targets, start, options, generator, state.solver_state)
+        final = _solved(problem, options, targets, start, generator, state.solver_state)
     if problem.watched:
         watch(problem, targets, final, draw, options.rule.tol)
     functions = functions_of(draw)
@@ -66,6 +67,25 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
         )
         raise PrecisionLostError(reason, final.solution, draw, final.epochs)
     return Finished(posterior, replace(final, state=options.solver.carry(final.state), factor=None), found)
+
+
+def _solved(
+    problem: Problem,
+    options: TrainingOptions,
+    targets: Tensor,
+    start: Tensor | None,
+    generator: torch.Generator,
+    state: Any,
+) -> SolveResult:
+    """Solves by the solver of training; in float64 first by corrections in float32, where that was not enough alone."""
+    operator, single = problem.operator, problem.single
+    if single is not None and start is not None:
+        rule = options.last_rule(operator.theta, targets)
+        found = refined(operator, single, targets, start, rule, options.solver, generator=generator)
+        if found.converged:
+            return found
+        start = found.solution
+    return last_solve(operator, targets, start, options, generator, state)
 
 
 def _pathwise(options: TrainingOptions) -> Pathwise:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -183,7 +183,8 @@ def _last(
         lost = _lost(error, state)
     logger.info("the last solve is done again in float64: %s", lost)
     again = lost.into(state, options)
-    made = finish(problem.in_float64_at(state.theta), options, again, generator)
+    double = replace(problem.in_float64_at(state.theta), single=problem.operator)
+    made = finish(double, options, again, generator)
     return again.noted(f"{LAST_SOLVE}{lost}"), made
 
 

@@ -28,6 +28,9 @@ class Problem:
         Makes the same problem in float64. With it every solve in float32 is checked against float64 (see
         :mod:`warmgp.training.precision`), and the first that fails is done again in float64, from where it got to,
         like all solves after it. A posterior by a factor is float64, too.
+    single : KernelOperator or None
+        The same H in float32, where this problem is in float64 and that one was not enough: corrections may be solved
+        with it (:mod:`warmgp.training.refinement`).
     """
 
     operator: KernelOperator
@@ -35,6 +38,7 @@ class Problem:
     held_out: tuple[Tensor, Tensor] | None = None
     original: tuple[Tensor, Tensor] | None = None
     promote: Callable[[], Problem] | None = None
+    single: KernelOperator | None = None
 
     @property
     def watched(self) -> bool:

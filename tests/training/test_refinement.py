@@ -1,0 +1,57 @@
+"""Corrections in float32 make solutions that are exact to float64, and say where they cannot."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from warmgp import ConjugateGradients, DenseOperator, Hyperparameters, RecombinedProjections, Solver, StoppingRule
+from warmgp.kernels import get_kernel
+from warmgp.training.refinement import ROUNDS, refined
+
+
+def pair(noise: float, n: int = 150) -> tuple[DenseOperator, DenseOperator, torch.Tensor]:
+    """H in both precisions, and targets."""
+    x = torch.randn(n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    theta = Hyperparameters(noise, 1.0, [1.0, 1.0])
+    double, single = (DenseOperator(part, get_kernel("matern32"), theta) for part in (x, x.float()))
+    return double, single, torch.randn(n, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("solver", [ConjugateGradients(0, factor_after=2), RecombinedProjections(50)])
+def test_a_residual_that_float32_cannot_reach(solver: Solver) -> None:
+    double, single, b = pair(0.02)
+    rule = StoppingRule(1e-9)
+    start = torch.zeros_like(b)
+    result = refined(double, single, b, start, rule, solver)
+    truth = torch.linalg.solve(double.H, b)
+    left = ((b - double.matmul(result.solution)).norm(dim=0) / b.norm(dim=0)).tolist()
+    assert result.converged and result.residual_checked and max(left) <= 2e-9
+    assert torch.allclose(result.solution, truth, rtol=1e-4, atol=1e-5 * float(truth.abs().max()))
+    alone = solver.solve(single, b.float(), rule=StoppingRule(1e-8, 200.0))
+    assert not alone.converged  # what float32 is not enough for
+    assert (result.residual_mean, result.residual_probes) == pytest.approx((left[0], sum(left[1:]) / 2), rel=0.2)
+
+
+def test_the_start_counts_and_is_never_made_worse() -> None:
+    double, single, b = pair(0.05)
+    truth = torch.linalg.solve(double.H, b)
+    done = refined(double, single, b, truth, StoppingRule(1e-6), ConjugateGradients(20))
+    assert done.converged and done.iterations == 0 and done.epochs == 1.0
+
+    class Wrong(ConjugateGradients):
+        def solve(self, *args: object, **more: object) -> object:
+            found = super().solve(*args, **more)
+            object.__setattr__(found, "solution", -5 * found.solution)
+            return found
+
+    start = 0.9 * truth
+    found = refined(double, single, b, start, StoppingRule(1e-6), Wrong(20))
+    assert not found.converged and found.stop_reason == "stagnated"
+    assert torch.allclose(found.solution, start) and found.residual_mean == pytest.approx(0.1, rel=1e-3)
+
+
+def test_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    double, single, b = pair(0.05)
+    found = refined(double, single, b, torch.zeros_like(b), StoppingRule(1e-300), ConjugateGradients(20))
+    assert not found.converged and found.overhead_epochs <= 3 * (ROUNDS + 1)
