@@ -178,6 +178,18 @@ def test_subtracting_columns_from_a_place_on_the_device() -> None:
         close(squares, expected.square().sum(1))
 
 
+@pytest.mark.parametrize("c", [1, 17, 33])
+def test_subtracting_gathered_columns(c: int) -> None:
+    """Rows of a random block, low ones among them: the noise belongs to the rows of the block alone."""
+    operator, H = problem("matern32", 130, 4)
+    index = torch.tensor([0, 129, 3, 64, 1, 77, 128])
+    W, R = columns(7, c), columns(130, c, seed=4)
+    for this in (operator, DenseOperator(operator.x, operator.kernel, operator.theta)):
+        left = R.clone().to(DEVICE)
+        this.subtract_columns_at(left, index.to(DEVICE), W.to(DEVICE))
+        close(left, R.double() - H[:, index] @ W.double())
+
+
 @pytest.mark.parametrize("c", [1, 17, pytest.param(129, marks=SLOW)])
 def test_squares_of_all_groups_of_columns(c: int) -> None:
     operator, H = problem("matern32", 67, 4)

@@ -17,6 +17,7 @@ from warmgp import (
     Hyperparameters,
     KernelOperator,
     Pathwise,
+    RecombinedProjections,
     Solver,
     StochasticGradientDescent,
     StoppingRule,
@@ -82,8 +83,10 @@ def test_products(kind: type[KernelOperator], kernel: str, dtype: torch.dtype, d
         ConjugateGradients(10, neighbours=7),
         AlternatingProjections(50),
         StochasticGradientDescent(64),
+        RecombinedProjections(60),
+        RecombinedProjections(60, 0, 2),
     ],
-    ids=["cholesky", "cg", "cg-factor", "cg-neighbours", "ap", "sgd"],
+    ids=["cholesky", "cg", "cg-factor", "cg-neighbours", "ap", "sgd", "rap", "rap-fresh"],
 )
 def test_solves(solver: Solver, kind: type[KernelOperator], kernel: str, dtype: torch.dtype) -> None:
     operator, H = problem(kind, kernel, dtype, 4)
@@ -99,7 +102,7 @@ def test_solves(solver: Solver, kind: type[KernelOperator], kernel: str, dtype: 
     assert again.iterations == 0 and again.converged
 
 
-@pytest.mark.parametrize("solver", ["cholesky", "cg", "ap"])
+@pytest.mark.parametrize("solver", ["cholesky", "cg", "ap", "rap"])
 def test_regressor_agrees_with_the_cpu(solver: str) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))
