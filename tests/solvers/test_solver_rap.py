@@ -113,9 +113,8 @@ def test_blocks_by_inverses_are_those_by_factors(monkeypatch: pytest.MonkeyPatch
     partition = Partition.draw(H, 40, seeded())
     by_factor = [solves(b[rows]) for rows, solves in partition.steps(H, keep=True)]
     monkeypatch.setattr(type(H), "device", torch.device("cuda"))
-    monkeypatch.setattr("warmgp.solvers.partitions.AT_ONCE", 2 * 40**2)  # two blocks at a time
-    for keep in (True, False):
-        by_inverse = [solves(b[rows]) for rows, solves in partition.steps(H, keep=keep)]
+    for keep, together in ((False, 1), (False, 3), (True, 2), (False, 9)):
+        by_inverse = [solves(b[rows]) for rows, solves in partition.steps(H, keep=keep, together=together)]
         assert all(torch.allclose(one, other, rtol=1e-8) for one, other in zip(by_factor, by_inverse, strict=True))
     assert partition.inverses is not None and partition.inverses.shape == (4, 40, 40)
 
@@ -143,7 +142,7 @@ def test_without_kept_partitions_nothing_is_kept() -> None:
 @pytest.mark.parametrize(
     ("options", "name"),
     [({"block_size": 0}, "block_size"), ({"partitions": -1}, "partitions"), ({"directions": 0}, "directions"),
-     ({"stall_epochs": 0.0}, "stall_epochs")],
+     ({"together": 0}, "together"), ({"stall_epochs": 0.0}, "stall_epochs")],
 )  # fmt: skip
 def test_options_are_checked(options: dict[str, float], name: str) -> None:
     with pytest.raises(ValueError, match=name):

@@ -217,6 +217,24 @@ class KernelOperator(ABC):
             out[mine].addmm_(self._kernel_tile(part_of(rows, mine), part_of(columns, its)), V[its])
         return out
 
+    def blocks(self, index: Tensor) -> Tensor:
+        """Returns H among the points of each row of ``index`` (k, b), all different, as (k, b, b) in float64.
+
+        All blocks are evaluated at once, which a GPU does many times faster than one after the other.
+        """
+        lengths = self.theta.length_scales.to(self.x.device)
+        z = (self.x[index].double() - self._centre.double()) / lengths  # (k, b, d)
+        if self.kernel.smooth_at_zero:
+            squares = z.square().sum(-1)
+            r = torch.baddbmm(squares[:, :, None] + squares[:, None, :], z, z.mT, alpha=-2.0).clamp_min_(0.0).sqrt_()
+            r.diagonal(dim1=1, dim2=2).zero_()
+        else:
+            r = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
+        self.entries_evaluated += r.numel()
+        H = self.kernel.profile(r).mul_(self.signal_variance)
+        H.diagonal(dim1=1, dim2=2).add_(self.noise_variance)
+        return H
+
     def group_kernels(self, groups: Tensor) -> Tensor:
         """Returns K among the points of each row of ``groups`` (p, m), without the noise, (p, m, m) in float64."""
         lengths = self.theta.length_scales.to(self.device)

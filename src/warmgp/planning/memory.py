@@ -13,7 +13,6 @@ from warmgp.solvers import (
     Solver,
     StoppingRule,
 )
-from warmgp.solvers.partitions import AT_ONCE
 
 LOW_RANK_COPIES = 6
 """Matrices of (n, k) in float64 that are held while pivots are carried to a new factor beside the old one."""
@@ -91,8 +90,7 @@ def projection_bytes(solver: RecombinedProjections, n: int, columns: int, dtype:
     """Returns the bytes of the factors that recombined projections keep, of the blocks in the making in float64, and of
     the sweeps that are recombined."""
     b, size = min(n, solver.block_size), dtype.itemsize
-    at_once = max(b**2, min(AT_ONCE, n * b)) if on_gpu and solver.partitions else b**2
-    making = (4 if on_gpu else 2) * 8 * at_once
+    making = 4 * 8 * min(solver.together * b**2, n * b) if on_gpu else 2 * 8 * b**2
     return size * solver.partitions * n * b + making + 2 * solver.directions * n * columns * size
 
 

@@ -12,9 +12,6 @@ from warmgp.operators.base import KernelOperator, ranges
 from warmgp.solvers.block_factors import block_dtype, block_in_float64
 from warmgp.solvers.triangular import factor_or_raise, inverse_by_halves, solve_with_factor
 
-AT_ONCE = 2**25
-"""Entries of blocks that are inverted together on a GPU where inverses are kept: 256 MiB of float64."""
-
 
 @dataclass
 class Partition:
@@ -45,11 +42,11 @@ class Partition:
         rows = torch.randperm(n, generator=generator)[first[:, None] + torch.arange(b)]
         return cls(rows.to(operator.device))
 
-    def steps(self, operator: KernelOperator, *, keep: bool) -> Iterator[tuple[Tensor, Solves]]:
+    def steps(self, operator: KernelOperator, *, keep: bool, together: int = 1) -> Iterator[tuple[Tensor, Solves]]:
         """Yields the rows of each block in turn, and what solves it.
 
-        With ``keep`` the factors or inverses stay for the next sweep at this θ; without it they are gone once the block
-        is done, and a sweep needs memory for a few blocks only.
+        With ``keep`` the factors or inverses stay for the next sweep at this θ; without it they are gone once the
+        blocks are done, and a sweep needs memory for a few blocks only: for ``together`` of them on a GPU.
         """
         dtype = block_dtype(operator, self.index.shape[1])
         if operator.device.type == "cpu":
@@ -61,27 +58,24 @@ class Partition:
                         self.factors[number] = factor
                 yield rows, Substituted(factor)
             return
-        if self.inverses is None and keep:
-            blocks, b = self.index.shape
-            self.inverses = torch.empty(blocks, b, b, dtype=dtype, device=operator.device)
-            for some, inverses in self._inverted(operator, dtype, max(1, AT_ONCE // b**2)):
-                self.inverses[some] = inverses
-        if self.inverses is not None:
-            for rows, inverse in zip(self.index, self.inverses, strict=True):
+        if keep and self.inverses is None:
+            shape = (*self.index.shape, self.index.shape[1])
+            self.inverses = torch.empty(shape, dtype=dtype, device=self.index.device)
+            for some in ranges(len(self.index), together):
+                self.inverses[some] = self._inverted(operator, some)
+        for some in ranges(len(self.index), together):
+            inverses = self._inverted(operator, some).to(dtype) if self.inverses is None else self.inverses[some]
+            for rows, inverse in zip(self.index[some], inverses, strict=True):
                 yield rows, Multiplied(inverse)
-            return
-        for some, inverses in self._inverted(operator, dtype, 1):
-            yield self.index[some][0], Multiplied(inverses[0])
 
-    def _inverted(self, operator: KernelOperator, dtype: torch.dtype, at_once: int) -> Iterator[tuple[slice, Tensor]]:
-        """Yields the numbers of some blocks and their inverses, (some, b, b), made in float64, in ``dtype``."""
-        for some in ranges(len(self.index), at_once):
-            batch = torch.stack([block_in_float64(operator, rows) for rows in self.index[some]])
-            inverses, failed = inverse_by_halves(batch)
-            if bool(failed):  # name one that failed
-                for H in batch:
-                    factor_or_raise(H, "a block of H")
-            yield some, inverses.to(dtype)
+    def _inverted(self, operator: KernelOperator, some: slice) -> Tensor:
+        """Returns the inverses of some blocks in float64, (some, b, b), made all at once."""
+        batch = operator.blocks(self.index[some])
+        inverses, failed = inverse_by_halves(batch)
+        if bool(failed):  # name one that failed
+            for H in batch:
+                factor_or_raise(H, "a block of H")
+        return inverses
 
 
 @dataclass(frozen=True)

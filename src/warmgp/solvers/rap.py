@@ -58,6 +58,9 @@ class RecombinedProjections(Solver):
     directions : int
         Sweeps that are recombined: 2 n (1 + s) numbers each. At least one more than there are partitions is worth its
         memory; without kept partitions two will do.
+    together : int
+        Blocks that are inverted at once on a GPU, where one alone does not keep it busy: about 4 b² numbers of float64
+        each while that is done.
     stall_epochs : float
         Without 1% of progress for that many epochs the solve gives up.
     """
@@ -65,6 +68,7 @@ class RecombinedProjections(Solver):
     block_size: int = 2000
     partitions: int = 3
     directions: int = 4
+    together: int = 16
     stall_epochs: float = 500.0
 
     name = "rap"
@@ -73,6 +77,7 @@ class RecombinedProjections(Solver):
         check_count("block_size", self.block_size)
         check_count("partitions", self.partitions, least=0)
         check_count("directions", self.directions)
+        check_count("together", self.together)
         check_positive("stall_epochs", self.stall_epochs)
 
     def solve(
@@ -98,7 +103,7 @@ class RecombinedProjections(Solver):
             if progress.stop_reason or progress.finished(norms, min(self.block_size, operator.n) / operator.n):
                 return progress.result(kept)
             partition = self._next(kept, operator, generator, done)
-            sweeps.sweep(partition, keep=self.partitions > 0)
+            sweeps.sweep(partition, keep=self.partitions > 0, together=self.together)
             done += 1
 
     def _partitions(self, operator: KernelOperator, state: Partitions | None) -> Partitions:
@@ -130,7 +135,7 @@ class _Sweeps:
         self.directions: list[Tensor] = []  # d_i, (n, 1 + s), the newest last
         self.products: list[Tensor] = []  # H d_i
 
-    def sweep(self, partition: Partition, *, keep: bool) -> None:
+    def sweep(self, partition: Partition, *, keep: bool, together: int) -> None:
         """Projects onto every block once, as far as the budget goes, and recombines."""
         progress, operator = self.progress, self.progress.operator
         d, h = self._memory()
@@ -139,7 +144,9 @@ class _Sweeps:
         b = partition.index.shape[1]
         cost = b / operator.n
         count = progress.affordable(cost, len(partition.index))
-        for _, (rows, solved) in zip(range(count), partition.steps(operator, keep=keep), strict=False):
+        for _, (rows, solved) in zip(
+            range(count), partition.steps(operator, keep=keep, together=together), strict=False
+        ):
             step = solved(progress.r.index_select(0, rows))  # (b, 1 + s)
             progress.v.index_add_(0, rows, step)
             operator.subtract_columns_at(progress.r, rows, step)

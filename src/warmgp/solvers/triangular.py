@@ -65,7 +65,7 @@ def inverse_from_factor(L: Tensor, block: int | None = None) -> Tensor:
     return inverse
 
 
-SMALL = 128
+SMALL = 256
 """Rows of a matrix that :func:`inverse_by_halves` inverts by its Cholesky factor."""
 
 
