@@ -271,4 +271,4 @@ def test_the_start_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
     own = ConjugateGradients(3)
     monkeypatch.setattr(planner.decisions, "choose_start_solver", lambda *_: (own, "Because."))
     plan = plan_for(request(20_000, memory=8))
-    assert plan.start_solver == own and plan.why[-1] == "Because."
+    assert plan.start_solver == own and "Because." in plan.why

@@ -66,5 +66,6 @@ def test_it_reads_as_a_paragraph() -> None:
     assert str(made) == (
         "At most 5 Adam steps of 0.05 from a sample of 4,000 points; pathwise gradient, solver rap to tolerance 0.01, "
         "at most 6 epochs; dense operator in float32 (float64 if that is not enough) on cpu. Recombined projections on "
-        "blocks of 2,560 rows, 3 partitions, for 20,000 points. Estimated: 90 s and 3 GiB."
+        "blocks of 2,560 rows, 3 partitions, for 20,000 points. The sample's hyperparameters are corrected to the "
+        "density of all points: 80 steps by 48 near neighbours of 1,024 points. Estimated: 90 s and 3 GiB."
     )

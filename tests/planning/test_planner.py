@@ -104,6 +104,26 @@ def test_maps_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert make_plan(400_000, 4, **settings).solver.name == "rap"
 
 
+def test_large_data_start_on_a_sample_and_near_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    settings = {"device": "cuda", "memory_budget": 128 * GIB}
+    plans = {n: make_plan(n, 11, **settings) for n in (20_000, 49_000, 100_000, 500_000, 1_844_352)}
+    assert [plan.solver.name for plan in plans.values()] == ["cg", "cg", "rap", "rap", "rap"]
+    assert [plan.init for plan in plans.values()] == ["sample"] * 5
+    assert [plan.local is not None for plan in plans.values()] == [False, False, True, True, True]
+    assert [plan.n_steps for plan in plans.values()] == [30, 30, 30, 8, 5]  # as many as cost little, at least five
+    assert "near neighbours" in str(plans[100_000]) and plans[100_000].sample_size == 10_000
+    seconds = [plans[n].estimated_seconds for n in (100_000, 500_000, 1_844_352)]
+    assert seconds == sorted(seconds)
+    whole = plans[1_844_352]
+    assert whole.estimated_bytes < 12 * GIB
+    tight = make_plan(1_844_352, 11, device="cuda", memory_budget=6 * GIB)
+    assert tight.estimated_bytes <= 6 * GIB and tight.solver.name == "rap"
+    assert make_plan(100_000, 11, init="sample", **settings).local is None  # the sample alone was asked for
+    given = make_plan(100_000, 11, n_steps=15, **settings)
+    assert given.init == "subset" and given.local is None  # the paper's
+
+
 def test_what_is_given_is_taken_literally() -> None:
     """Steps, rates and precisions of one's own switch off what "auto" adds to them: that is how the paper is run."""
     plan = make_plan(13_500, n_steps=100, learning_rate=0.1, dtype="float32", device="cpu", memory_budget=8 * GIB)
@@ -122,7 +142,7 @@ def test_memory_decides() -> None:
     assert make_plan(10_000, memory_budget=3 * GIB, device="cpu").operator == "dense"
     small = make_plan(10_000, memory_budget=GIB, device="cpu")
     assert small.operator == "chunked" and small.solver.name == "rap"  # neither H nor a factor fits
-    assert small.rule.max_epochs == 6.0 and small.last_epochs == 100.0
+    assert (small.first_epochs, small.rule.max_epochs, small.last_epochs) == (20.0, 6.0, 100.0)
     assert make_plan(10_000, memory_budget=GIB, device="cpu", solver="cg").solver == ConjugateGradients(
         1000, pivot_every=20
     )

@@ -25,7 +25,7 @@ from warmgp import (
 )
 from warmgp.kernels import get_kernel
 from warmgp.training import Problem, train_only
-from warmgp.training.initialisation import FURTHEST, Stage, extrapolated, grown_start, subset_heuristic
+from warmgp.training.initialisation import sample_start, subset_heuristic
 
 KERNEL = get_kernel("matern32")
 
@@ -183,67 +183,19 @@ def test_a_finished_initialisation_is_kept_before_the_first_step(
 
 
 # -- a start on a random sample ------------------------------------------------------------------------------------
-def seeded(seed: int = 3) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def stage(size: int, n_steps: int = 4, **options: object) -> Stage:
-    return Stage(
-        size, "dense",
-        TrainingOptions(ConjugateGradients(10), Pathwise(5, 100), n_steps=n_steps, noise_floor=1e-3, **options),
-    )  # fmt: skip
-
-
-def test_a_start_on_a_sample_is_a_training_on_those_rows() -> None:
+def test_a_sample_start_is_a_training_on_those_rows() -> None:
     x, y = toy(90, 2)
-    theta, one = Hyperparameters.ones(2), stage(30)
-    state = grown_start(x, y, KERNEL, theta, [one], generator=seeded())
-    generator = seeded()
+    options = TrainingOptions(ConjugateGradients(10), Pathwise(5, 100), n_steps=4, noise_floor=1e-3)
+    theta = Hyperparameters.ones(2)
+    generator = torch.Generator().manual_seed(3)
+    state = sample_start(x, y, KERNEL, theta, options, size=30, generator=generator)
+    generator.manual_seed(3)
     rows = torch.randperm(90, generator=generator)[:30]
     problem = Problem(DenseOperator(x[rows], KERNEL, theta), y[rows])
-    truth = train_only(problem, one.options, generator=generator)
-    assert torch.equal(state.nu, truth.nu) and torch.allclose(state.adam.second, 9 * truth.adam.second)
-    assert torch.allclose(state.adam.first, 3 * truth.adam.first)  # a likelihood of three times as many points
+    truth = train_only(problem, options, generator=generator)
+    assert torch.equal(state.nu, truth.nu) and torch.equal(state.adam.second, truth.adam.second)
     assert state.adam.t == 4 and state.step == 0 and state.history == ()
-    assert torch.equal(state.solution[rows], truth.solution) and torch.equal(state.draw.noise[rows], truth.draw.noise)
-    others = torch.ones(90, dtype=torch.bool)
-    others[rows] = False
-    assert not state.solution[others].any() and state.draw.noise[others].std() > 0.8
-    assert torch.equal(state.draw.prior.frequencies, truth.draw.prior.frequencies)  # the same functions
-
-
-def test_a_sample_grows_and_its_solutions_go_on() -> None:
-    """Nested sizes; θ goes on as it changed; what is solved at few points is most of the way at more."""
-    x, y = toy(200, 2)
-    sizes: list[int] = []
-    stages = [stage(50), stage(100), stage(150, 2)]
-    state = grown_start(
-        x, y, KERNEL, Hyperparameters.ones(2), stages, generator=seeded(),
-        callbacks=[lambda record, state: sizes.append(len(state.solution))],
-    )  # fmt: skip
-    assert sizes == [50] * 4 + [100] * 4 + [150] * 2 and state.solution.shape == (200, 6)
-    assert (state.solution.abs().sum(1) > 0).sum() == 150
-    H = DenseOperator(x, KERNEL, state.solution_theta)
-    targets = stages[0].options.gradient.targets(H, y, state.draw)
-    left = (targets - H.matmul(state.solution)).norm(dim=0) / targets.norm(dim=0)
-    assert float(left.max()) < 0.6  # zeros would leave 1
-    again = grown_start(x, y, KERNEL, Hyperparameters.ones(2), stages, generator=seeded())
-    assert torch.equal(again.solution, state.solution) and torch.equal(again.nu, state.nu)
-
-
-def test_hyperparameters_go_on_as_they_changed_over_sizes() -> None:
-    first, second = torch.tensor([0.0, 1.0, 2.0]), torch.tensor([-0.2, 1.0, 5.0])
-    assert torch.equal(extrapolated([(100, first)], 1_000), first)
-    assert torch.equal(extrapolated([(100, first), (400, second)], 400), second)
-    found = extrapolated([(100, first), (400, second)], 1_600)
-    assert torch.allclose(found, torch.tensor([-0.4, 1.0, 5.0 + FURTHEST]))
-    assert torch.allclose(extrapolated([(100, first), (400, second)], 800)[0], torch.tensor(-0.3))
-
-
-def test_without_warm_starts_only_hyperparameters_go_on() -> None:
-    x, y = toy(60, 2)
-    state = grown_start(x, y, KERNEL, Hyperparameters.ones(2), [stage(30, warm_start=False)], generator=seeded())
-    assert state.solution is None and state.draw is None and state.adam.t == 4
+    assert state.solution is None and state.draw is None  # they belong to the sample
 
 
 def test_the_regressor_starts_on_a_sample(short: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,8 +215,9 @@ def test_a_sample_goes_over_to_float64_only_where_that_is_wanted(
     monkeypatch.setattr("warmgp.training.precision.doubts", lambda *_: "made up")
     x, y = (part.float() for part in toy(60, 2))
     seen: list[torch.dtype] = []
-    grown_start(
-        x, y, KERNEL, Hyperparameters.ones(2), [stage(30, 2)], generator=torch.Generator().manual_seed(0),
+    options = TrainingOptions(ConjugateGradients(10), Pathwise(5, 100), n_steps=2)
+    sample_start(
+        x, y, KERNEL, Hyperparameters.ones(2), options, size=30, generator=torch.Generator().manual_seed(0),
         promote=promote, callbacks=[lambda record, state: seen.append(state.solution.dtype)],
     )  # fmt: skip
     assert seen == [torch.float64 if promote else torch.float32] * 2

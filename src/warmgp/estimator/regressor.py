@@ -298,6 +298,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             settle=plan.settle,
             exact_posterior=plan.exact_posterior,
             refine=True,
+            first_epochs=plan.first_epochs,
             last_epochs=plan.last_epochs,
         )
 

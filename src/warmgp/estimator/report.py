@@ -102,8 +102,7 @@ def report_of(plan: Plan, result: TrainingResult) -> Report:
 def start_of(plan: Plan, n: int) -> str:
     """Says how a training of n points started by this plan; "" unless that was on part of the data."""
     if plan.init == "sample":
-        sizes = [f"{size:,}" for size in (plan.sample_size, *plan.growth)]
-        return f"on a sample of {sizes[0]} points" if len(sizes) == 1 else f"on samples of {', '.join(sizes)} points"
+        return f"on a sample of {plan.sample_size:,} points" + (" and near neighbours of all" if plan.local else "")
     if plan.init == "subset":
         count = min(N_CENTROIDS, n)
         return f"from {count} neighbourhoods of {plan.neighbourhood_size:,} points, trained exactly"

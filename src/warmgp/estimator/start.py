@@ -11,15 +11,12 @@ import torch
 from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
-from warmgp.planning.planner import operator_for
 from warmgp.training.bars import StartBar
-from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, Stage, grown_start, subset_heuristic
+from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
+from warmgp.training.local_start import local_start
 from warmgp.training.problem import Problem
 from warmgp.training.state import TrainingOptions, TrainingState
 from warmgp.training.step import initial_state
-
-START_RATE = 0.1
-"""The size of steps on part of the data."""
 
 
 def begin(
@@ -44,19 +41,29 @@ def begin(
     if plan.init == "ones":
         return initial_state(operator, options)
     x, y = problem.x_exact, problem.y_exact
-    began, stages, count = time.perf_counter(), _stages(plan, options), min(N_CENTROIDS, operator.n)
-    parts = [f"on {stage.size:,} points" for stage in stages]
-    parts = parts or [f"neighbourhood {number} of {count}" for number in range(1, count + 1)]
-    steps = sum(stage.options.n_steps for stage in stages) or N_STEPS * count
+    began, count = time.perf_counter(), 1 if plan.init == "sample" else min(N_CENTROIDS, operator.n)
     with contextlib.ExitStack() as stack:
-        callbacks = [stack.enter_context(StartBar(steps, parts))] if verbose else []
-        if stages:
-            state = grown_start(
-                x, y, operator.kernel, operator.theta, stages, generator=generator, callbacks=callbacks,
-                promote=plan.promote, dtype=operator.dtype,
+        more = plan.local.n_steps if plan.local else 0
+        callbacks = [stack.enter_context(StartBar(count, N_STEPS, more))] if verbose else []
+        if plan.init == "sample":
+            probes = plan.gradient.n_probes or options.n_samples
+            assert plan.start_solver is not None
+            some = replace(
+                options, solver=plan.start_solver, gradient=Pathwise(probes, plan.n_features), n_steps=N_STEPS
+            )
+            if plan.local is not None:  # budgets and steps are for all points
+                rule = replace(options.rule, max_epochs=None)
+                some = replace(some, rule=rule, first_epochs=None, learning_rate=plan.local.learning_rate)
+            state = sample_start(
+                x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator,
+                callbacks=callbacks, promote=plan.promote, dtype=operator.dtype,
             )  # fmt: skip
-            if stages[-1].options.gradient != options.gradient:  # probes of another kind do not go on
-                state = TrainingState(0, state.nu, state.adam)
+            if plan.local is not None:
+                theta = local_start(
+                    x, y, operator.kernel, state.theta, plan.local, generator=generator,
+                    noise_floor=options.noise_floor, callbacks=callbacks,
+                )  # fmt: skip
+                state = initial_state(operator.at(theta), options)
         else:
             theta = subset_heuristic(
                 x, y, operator.kernel, generator=generator, ard=operator.theta.length_scales.numel() == x.shape[1],
@@ -64,19 +71,3 @@ def begin(
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
     return replace(state, elapsed=time.perf_counter() - began)
-
-
-def _stages(plan: Plan, options: TrainingOptions) -> list[Stage]:
-    """Returns the sizes that training goes through before it is at all points; none where it does not start so."""
-    if plan.init != "sample":
-        return []
-    assert plan.start_solver is not None
-    pathwise = Pathwise(plan.gradient.n_probes or options.n_samples, plan.n_features)
-    common = replace(options, gradient=pathwise, learning_rate=START_RATE if plan.growth else options.learning_rate)
-    sample = replace(common, solver=plan.start_solver, n_steps=N_STEPS, rule=replace(options.rule, max_epochs=None))
-    stages = [Stage(plan.sample_size, "dense", sample)]
-    if plan.growth_solver is not None:
-        for size, steps in zip(plan.growth, plan.growth_steps, strict=True):
-            some = replace(common, solver=plan.growth_solver, n_steps=steps)
-            stages.append(Stage(size, operator_for(plan, size, plan.dtype), some))
-    return stages

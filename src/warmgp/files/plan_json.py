@@ -32,6 +32,7 @@ from warmgp.schema import (
     whole,
 )
 from warmgp.solvers import SOLVERS, Solver, StoppingRule
+from warmgp.training.local_start import LocalStart
 from warmgp.training.state import StepRecord
 
 GRADIENTS: dict[str, type[GradientEstimator]] = {"exact": Exact, "standard": Standard, "pathwise": Pathwise}
@@ -97,7 +98,8 @@ _plan = of_class(
     init=one_of(INITS),
     n_features=whole(2, 2**31),
     start_solver=maybe(solver),
-    growth_solver=maybe(solver),
+    local=maybe(of_class(LocalStart, learning_rate=number(5e-324))),
+    first_epochs=UNLIMITED["max_epochs"],
     last_epochs=UNLIMITED["max_epochs"],
 )
 _any_number = number(-math.inf, finite=False, nan=True)
@@ -139,12 +141,8 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "device": str(plan.device),
         "dtype": str(plan.dtype).removeprefix("torch."),
         "solver": options_to_json(plan.solver),
-        **{
-            name: None if solver is None else options_to_json(solver)
-            for name, solver in (("start_solver", plan.start_solver), ("growth_solver", plan.growth_solver))
-        },
-        "growth": list(plan.growth),
-        "growth_steps": list(plan.growth_steps),
+        "start_solver": None if plan.start_solver is None else options_to_json(plan.start_solver),
+        "local": None if plan.local is None else dataclasses.asdict(plan.local),
         "gradient": options_to_json(plan.gradient),
         "rule": dataclasses.asdict(plan.rule),
         "why": list(plan.why),
@@ -157,7 +155,7 @@ def plan_from_json(
     """Returns the plan of a file. ``solver`` stands in for one that is not ours; ``device`` is that of the reader."""
     values = _as_now(values)
     _plan(values, "plan")
-    saved = values["solver"]
+    saved, start = values["solver"], values.get("start_solver")
     if saved["name"] in SOLVERS:
         solver = SOLVERS[saved["name"]](**saved["options"])
     elif solver is None or solver.saved_name != saved["name"]:
@@ -172,19 +170,14 @@ def plan_from_json(
             "device": torch.device(values["device"]),
             "dtype": DTYPES[values["dtype"]],
             "solver": solver,
-            **{name: _start_solver(values.get(name)) for name in ("start_solver", "growth_solver")},
-            **{name: tuple(values.get(name, ())) for name in ("growth", "growth_steps")},
+            "start_solver": SOLVERS[start["name"]](**start["options"]) if start and start["name"] in SOLVERS else None,
+            "local": LocalStart(**values["local"]) if values.get("local") else None,
             "gradient": GRADIENTS[values["gradient"]["name"]](**values["gradient"]["options"]),
             "rule": StoppingRule(**values["rule"]),
             "why": tuple(values.get("why", ())),
         }
     )
     return plan if device is None else plan_read_on(plan, device)
-
-
-def _start_solver(saved: Mapping[str, Any] | None) -> Solver | None:
-    """Returns what a start was solved with; None where that is not one of ours, or there was none."""
-    return SOLVERS[saved["name"]](**saved["options"]) if saved and saved["name"] in SOLVERS else None
 
 
 def _as_now(values: Any) -> Any:

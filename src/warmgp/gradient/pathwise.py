@@ -38,19 +38,6 @@ class PathwiseDraw:
         prior = self.prior.in_float64() if isinstance(self.prior, FeaturePrior) else self.prior
         return PathwiseDraw(prior, self.noise.double())
 
-    def for_more_rows(
-        self, n: int, rows: Tensor, generator: torch.Generator, dtype: torch.dtype
-    ) -> PathwiseDraw | None:
-        """Returns the same functions with noise for n rows, of which those at ``rows`` keep theirs; None where the
-        functions exist at their own points only."""
-        functions = self.functions
-        if functions is None:
-            return None
-        noise = torch.randn(n, self.noise.shape[1], dtype=torch.float64, generator=generator)
-        noise = noise.to(device=self.noise.device, dtype=dtype)
-        noise[rows] = self.noise.to(dtype)
-        return PathwiseDraw(FeaturePrior(*(part.to(dtype) for part in vars(functions).values())), noise)
-
 
 def functions_of(draw: Any) -> FeaturePrior | None:
     """Returns the prior functions behind probes, whose solutions are then posterior samples.

@@ -21,6 +21,7 @@ from warmgp.operators import make_operator
 from warmgp.planning.gpu_pace import Pace
 from warmgp.planning.request import Request
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
+from warmgp.training.local_start import SEARCH_EVERY, LocalStart
 
 SIZE = 1500
 """Points that rates are measured with."""
@@ -201,6 +202,12 @@ def near_cg_seconds(rates: Rates, n: int, steps: int, features: int, epochs: flo
         + (steps + 1) * step
         + searches * n**2 * rates.search
     )
+
+
+def local_seconds(rates: Rates, n: int, how: LocalStart) -> float:
+    """Estimates the seconds of a start by near neighbours: a small factor for each point and step, and searches."""
+    searches = -(-how.n_steps // SEARCH_EVERY) * how.points * n * rates.search
+    return how.n_steps * (how.points * rates.sparse * (how.neighbours / 30) ** 3 + rates.call) + searches
 
 
 def projections_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, work: float) -> float:

@@ -7,26 +7,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators import why_not_fused
-from warmgp.planning.growth import AFTER_SAMPLE, final_steps
-from warmgp.planning.memory import H_fits, projection_bytes, vector_bytes
+from warmgp.planning.memory import H_fits
 from warmgp.planning.request import Request, is_auto, resolve_dtype
 from warmgp.planning.solver_choice import (
     LARGE,
     LAST_EPOCHS,
     conjugate_gradients,
-    grows,
+    few_steps,
     max_epochs,
-    recombined_projections,
     starts_on_sample,
 )
-from warmgp.solvers import RecombinedProjections, Solver, StoppingRule
+from warmgp.planning.starts import AFTER_SAMPLE, final_steps
+from warmgp.solvers import Solver, StoppingRule
 
 SAMPLE_FROM = 6_000
 """The points from which on training starts on a random sample: steps on all of them are dear enough."""
@@ -115,7 +112,7 @@ def choose_steps(request: Request, solver: Solver, init: str) -> tuple[int, str]
     given = request.settings.n_steps
     if not isinstance(given, str):
         return int(given), ""
-    if init == "sample" and grows(solver):
+    if init == "sample" and few_steps(solver):
         return final_steps(request), ""
     few = solver.name != "cholesky" and (request.n >= LARGE or init == "sample")
     return (AFTER_SAMPLE if few else 200), ""
@@ -130,19 +127,6 @@ def choose_learning_rate(request: Request, init: str, n_steps: int) -> tuple[flo
     if init == "sample":
         return (0.1 if n_steps >= AFTER_SAMPLE else 0.05), ""
     return (0.03 if request.n >= LARGE else 0.1), ""
-
-
-def choose_growth_solver(request: Request, solver: Solver, sizes: tuple[int, ...]) -> tuple[Solver | None, str]:
-    """Decides what the sizes between the sample and all points are solved with: as all points are, with blocks that
-    suit the largest of these sizes and take no more memory than those of all points; None where there are none."""
-    if not sizes:
-        return None, ""
-    if isinstance(solver, RecombinedProjections) and is_auto(request.settings.solver):
-        n, on_gpu = request.n, request.device.type == "cuda"
-        most = vector_bytes(n, request.d, request.n_probes, torch.float32)
-        most += projection_bytes(solver, n, request.columns, torch.float32, on_gpu)
-        return recombined_projections(replace(request, memory_budget=most), sizes[-1]), ""
-    return solver, ""
 
 
 def choose_last_epochs(request: Request, solver: Solver) -> tuple[float | None, str]:

@@ -16,6 +16,7 @@ from warmgp.planning.costs import (
     epochs_seconds,
     exact_seconds,
     factor_cg_seconds,
+    local_seconds,
     near_cg_seconds,
     projections_seconds,
 )
@@ -30,9 +31,10 @@ def training_seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
     seconds = _steps_seconds(plan, plan.solver, n, d, plan.n_steps, rates)
     if plan.start_solver is not None:
         seconds += _steps_seconds(plan, plan.start_solver, plan.sample_size, d, N_STEPS, rates)
-    if plan.growth_solver is not None:
-        for size, steps in zip(plan.growth, plan.growth_steps, strict=True):
-            seconds += _steps_seconds(plan, plan.growth_solver, size, d, steps, rates)
+    if plan.local is not None:
+        seconds += local_seconds(rates, n, plan.local)
+    if plan.first_epochs is not None:
+        seconds += (plan.first_epochs - (plan.rule.max_epochs or 0.0)) * n**2 * rates.recompute
     if plan.init == "subset":
         seconds += min(N_CENTROIDS, n) * exact_seconds(rates, plan.neighbourhood_size, N_STEPS)
     return seconds

@@ -8,6 +8,7 @@ import torch
 
 from warmgp.gradient import GradientEstimator
 from warmgp.solvers import Solver, StoppingRule
+from warmgp.training.local_start import LocalStart
 
 INITS = ("ones", "sample", "subset", "given")
 """The ways in which a planned training may start."""
@@ -51,12 +52,10 @@ class Plan:
         The points of the sample that training starts on, where ``init`` is "sample".
     start_solver : Solver or None
         What that sample is solved with.
-    growth, growth_steps : tuple of int
-        The numbers of points that training grows over between the sample and all of them, and the most steps of each.
-    growth_solver : Solver or None
-        What those are solved with.
-    last_epochs : float or None
-        The budget of the last solve in epochs, where it has another than the steps.
+    local : LocalStart or None
+        How near neighbours correct what the sample found, at the density of all points.
+    first_epochs, last_epochs : float or None
+        The budgets of the first and the last solve on all points in epochs, where they have others than the steps.
     estimated_seconds, estimated_bytes : float, int
         What the whole training should take, on this machine.
     """
@@ -80,9 +79,8 @@ class Plan:
     exact_posterior: bool = False
     sample_size: int = 0
     start_solver: Solver | None = None
-    growth: tuple[int, ...] = ()
-    growth_steps: tuple[int, ...] = ()
-    growth_solver: Solver | None = None
+    local: LocalStart | None = None
+    first_epochs: float | None = None
     last_epochs: float | None = None
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0

@@ -12,8 +12,8 @@
 - H is stored where it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated
   inside the products (fused), which is as fast as reading it;
 - Adam's steps are relative for large hyperparameters, and end when the likelihood is expected to rise no more;
-- from 6,000 points training starts on a random sample of a fifth of them, and where steps on all points are dear the
-  sample grows to all points by sizes (:mod:`warmgp.planning.growth`);
+- from 6,000 points training starts on a random sample of a fifth of them, and where steps on all points are dear, near
+  neighbours correct what it found (:mod:`warmgp.planning.starts`);
 - up to 2,500 points the last solve is by a factor of H, and variances are exact;
 - random features: a quarter as many as points, between 2,000 (8,000 for Matérn-1/2 with one input) and 16,000: m of
   them cost about m/n of an epoch.
@@ -34,11 +34,11 @@ from warmgp.operators import TRITON_OPERATORS
 from warmgp.planning import decisions
 from warmgp.planning.costs import rates_for
 from warmgp.planning.estimates import check_memory, training_seconds
-from warmgp.planning.growth import choose_growth, choose_growth_steps
 from warmgp.planning.memory import H_fits, peak_bytes
 from warmgp.planning.plan import Plan as Plan
 from warmgp.planning.request import Request, Settings
 from warmgp.planning.solver_choice import choose_solver
+from warmgp.planning.starts import choose_first_epochs, choose_local_start
 
 Value = TypeVar("Value")
 
@@ -84,7 +84,6 @@ def plan_for(request: Request) -> Plan:
     sample_size = decided(decisions.choose_sample_size(request, init))
     dtype = decided(decisions.choose_dtype(request, solver))
     n_steps = decided(decisions.choose_steps(request, solver, init))
-    growth = decided(choose_growth(request, solver, init, sample_size))
     plan = Plan(
         device=request.device,
         dtype=dtype,
@@ -104,9 +103,8 @@ def plan_for(request: Request) -> Plan:
         exact_posterior=decided(decisions.choose_exact_posterior(request, solver)),
         sample_size=sample_size,
         start_solver=decided(decisions.choose_start_solver(request, sample_size)),
-        growth=growth,
-        growth_steps=decided(choose_growth_steps(request, growth)),
-        growth_solver=decided(decisions.choose_growth_solver(request, solver, growth)),
+        local=decided(choose_local_start(request, solver, init)),
+        first_epochs=decided(choose_first_epochs(request, solver)),
         last_epochs=decided(decisions.choose_last_epochs(request, solver)),
     )
     needs = peak_bytes(plan, request.n, request.d)

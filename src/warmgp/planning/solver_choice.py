@@ -40,8 +40,9 @@ DEARER = 8.0
 """How many times longer than recombined projections a training with whole factors may take: its iterations are few
 whatever the noise, while theirs are not known beforehand."""
 
-STEP_EPOCHS, LAST_EPOCHS = 6.0, 100.0
-"""Budgets of recombined projections in epochs: of a step, whose solve goes on in the next, and of the last solve."""
+FIRST_EPOCHS, STEP_EPOCHS, LAST_EPOCHS = 20.0, 6.0, 100.0
+"""Budgets of recombined projections in epochs: of the first solve, which starts from nothing, of a step, whose solve
+goes on in the next one, and of the last solve."""
 
 PARTITIONS, DIRECTIONS, FRESH_DIRECTIONS = 3, 4, 2
 """Partitions that are kept, and the sweeps that are recombined with them, or without any."""
@@ -237,14 +238,14 @@ def _has_factor(solver: Solver) -> bool:
     return isinstance(solver, ConjugateGradients) and solver.factor_after is not None
 
 
-def grows(solver: Solver) -> bool:
-    """Says whether training with a solver goes from a sample to all points by sizes: its steps cost full products."""
+def few_steps(solver: Solver) -> bool:
+    """Says whether training with a solver costs full products with H at every step, so that few steps are taken."""
     return solver.name == "rap"
 
 
 def starts_on_sample(solver: Solver) -> bool:
     """Says whether training with a solver starts on a sample at any number of points; others are the paper's."""
-    return grows(solver) or _has_factor(solver)
+    return few_steps(solver) or _has_factor(solver)
 
 
 def has_neighbours(solver: Solver) -> bool:

@@ -21,10 +21,6 @@ class Adam:
         """Returns the moments before the first step, (size,) each."""
         return cls(torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.float64))
 
-    def for_more_points(self, ratio: float) -> Adam:
-        """Returns the moments as they would be with ``ratio`` times as many points: a likelihood grows with them."""
-        return Adam(ratio * self.first, ratio**2 * self.second, self.t)
-
     def ascend(self, nu: Tensor, gradient: Tensor, learning_rate: float | Tensor) -> tuple[Tensor, Adam]:
         """Returns ν and the moments after one step uphill, with the usual β = (0.9, 0.999), ε = 10⁻⁸."""
         t = self.t + 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Self
 
 from tqdm.auto import tqdm
@@ -36,12 +35,17 @@ class TrainingBar:
 
 
 class StartBar(TrainingBar):
-    """Shows a start on part of the data: one bar over the steps of all ``parts``, each of which is told by its name."""
+    """Shows a start on part of the data: one bar over the steps of all neighbourhoods, or of a sample and of the
+    ``more`` steps that correct it."""
 
-    def __init__(self, n_steps: int, parts: Sequence[str]) -> None:
-        super().__init__(n_steps, "initialising")
-        self._parts, self._number = parts, -1
+    def __init__(self, n_neighbourhoods: int, n_steps: int, more: int = 0) -> None:
+        super().__init__(n_neighbourhoods * n_steps + more, "initialising")
+        self._of, self._number = n_neighbourhoods, 0
 
     def _told(self, record: StepRecord) -> str:
         self._number += record.step == 0
-        return f"{self._parts[self._number]}, noise {record.noise_scale:.4g}"
+        if self._of == 1 and self._number > 1:
+            return f"by near neighbours, noise {record.noise_scale:.4g}"
+        if self._of == 1:
+            return f"on a sample, noise {record.noise_scale:.4g}"
+        return f"neighbourhood {self._number} of {self._of}, noise {record.noise_scale:.4g}"

@@ -1,15 +1,13 @@
-"""Starts on part of the data: trainings on a random sample that grows, or an average over trained neighbourhoods."""
+"""Starts on part of the data: a training on a random sample, or an average over exactly trained neighbourhoods."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from warmgp.gradient import Exact, functions_of
+from warmgp.gradient import Exact
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import make_operator
@@ -21,100 +19,40 @@ from warmgp.training.state import Callback, TrainingOptions, TrainingState
 N_CENTROIDS = 10
 N_STEPS = 100
 
-FURTHEST = 0.5
-"""The largest change of an unconstrained hyperparameter from one size to the next: a factor of 1.6 for small ones."""
 
-
-@dataclass(frozen=True)
-class Stage:
-    """Holds a size that training goes through before it is at all points: rows, how H is multiplied with, and how."""
-
-    size: int
-    operator: str
-    options: TrainingOptions
-
-
-def grown_start(
+def sample_start(
     x: Tensor,
     y: Tensor,
     kernel: Kernel,
     theta: Hyperparameters,
-    stages: Sequence[Stage],
+    options: TrainingOptions,
     *,
+    size: int,
     generator: torch.Generator,
     callbacks: Sequence[Callback] = (),
     promote: bool = True,
     dtype: torch.dtype | None = None,
 ) -> TrainingState:
-    """Returns the state before the first step on all points, after trainings on more and more random ones.
+    """Returns the state before the first step on all points, after a training from θ on ``size`` random ones.
 
-    The first training begins at θ. Each one after it begins where the one before ended: with its θ, taken further as it
-    changed between the two sizes before (:func:`extrapolated`), with Adam's moments, and with its probes and solutions,
-    zero at the points that are new. With ``promote`` a training goes over to float64 where float32 is not enough.
-    ``dtype`` is what to train in, x's own by default.
+    Its θ and Adam's moments go on; solutions and probes belong to the sample and do not. With ``promote`` the training
+    goes over to float64 where float32 is not enough. ``dtype`` is what to train in, x's own by default.
     """
     dtype = dtype or x.dtype
-    n = x.shape[0]
-    order = torch.randperm(n, generator=generator).to(x.device)
-    state, found = None, []
-    for stage in stages:
-        rows = order[: stage.size]
-        problem = _part(x[rows], y[rows], kernel, theta if state is None else state.theta, stage, promote, dtype)
-        state = train_only(problem, stage.options, generator=generator, state=state, callbacks=callbacks)
-        found.append((stage.size, state.nu))
-        larger = next((after.size for after in stages if after.size > stage.size), n)
-        places = order[: stage.size] if larger == n else torch.arange(stage.size, device=x.device)
-        nu = extrapolated(found, larger)
-        state = _carried(state, nu, stage, larger, places, generator, dtype)
-    assert state is not None
-    return state
-
-
-def _part(
-    x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, stage: Stage, promote: bool, dtype: torch.dtype
-) -> Problem:
-    """Makes the problem of one size."""
+    rows = torch.randperm(x.shape[0], generator=generator)[:size].to(x.device)
+    x_some, y_some = x[rows], y[rows]
 
     def in_float64() -> Problem:
-        return Problem(make_operator(stage.operator, x.double(), kernel, theta), y.double())
+        return Problem(make_operator("dense", x_some.double(), kernel, theta), y_some.double())
 
-    operator = make_operator(stage.operator, x.to(dtype), kernel, theta)
-    single = dtype == torch.float32
-    original = (x.double(), y.double()) if single else None
-    return Problem(operator, y.to(dtype), original=original, promote=in_float64 if promote and single else None)
-
-
-def _carried(
-    state: TrainingState,
-    nu: Tensor,
-    stage: Stage,
-    n: int,
-    places: Tensor,
-    generator: torch.Generator,
-    dtype: torch.dtype,
-) -> TrainingState:
-    """Returns the state before the first step on n points, of which those at ``places`` were in the stage."""
-    adam = state.adam.for_more_points(n / stage.size)
-    draw = state.draw.for_more_rows(n, places, generator, dtype) if functions_of(state.draw) is not None else None
-    if draw is None or state.solution is None or not stage.options.starts_warm:
-        return TrainingState(0, nu, adam)
-    solution = torch.zeros(n, state.solution.shape[1], dtype=dtype, device=state.solution.device)
-    solution[places] = state.solution.to(dtype)
-    return TrainingState(0, nu, adam, draw, solution, state.solution_theta)
-
-
-def extrapolated(found: Sequence[tuple[int, Tensor]], n: int) -> Tensor:
-    """Returns ν at n points from those at smaller sizes: as the last two lie on a line over the logarithm of the size.
-
-    With more points a model tells more signal from noise, and its noise and length scales fall, about in proportion to
-    a power of the size. A change is at most ``FURTHEST``; after one size alone, ν stays as it is.
-    """
-    size, nu = found[-1]
-    if len(found) < 2 or n <= size:
-        return nu
-    size_before, nu_before = found[-2]
-    share = math.log(n / size) / math.log(size / size_before)
-    return nu + (share * (nu - nu_before)).clamp(-FURTHEST, FURTHEST)
+    problem = Problem(
+        make_operator("dense", x_some.to(dtype), kernel, theta),
+        y_some.to(dtype),
+        original=(x_some.double(), y_some.double()),
+        promote=in_float64 if promote else None,
+    )
+    trained = train_only(problem, options, generator=generator, callbacks=callbacks)
+    return TrainingState(0, trained.nu, trained.adam)
 
 
 def subset_heuristic(

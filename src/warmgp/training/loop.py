@@ -127,16 +127,11 @@ def train_problem(
 
 
 def train_only(
-    problem: Problem,
-    options: TrainingOptions,
-    *,
-    generator: torch.Generator,
-    state: TrainingState | None = None,
-    callbacks: Sequence[Callback] = (),
+    problem: Problem, options: TrainingOptions, *, generator: torch.Generator, callbacks: Sequence[Callback] = ()
 ) -> TrainingState:
     """Takes the steps alone, without the final solve: for hyperparameters that another training starts from."""
     problem.check()
-    state = state or initial_state(problem.operator, options)
+    state = initial_state(problem.operator, options)
     while _goes_on(state, options):
         problem, state = _next(problem, options, state, generator)
         if _call_back(callbacks, state):

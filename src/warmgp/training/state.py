@@ -54,9 +54,9 @@ class TrainingOptions:
         (:mod:`warmgp.training.settling`).
     exact_posterior : bool
         Whether the last solve is by a Cholesky factor of H, and variances come from it, whatever trained.
-    last_epochs : float or None
-        Budget of the last solve in epochs, in the place of the rule's, which is then for the steps alone; None for the
-        rule's.
+    first_epochs, last_epochs : float or None
+        Budgets in epochs of the first solve, which has nothing to start from, and of the last one, in the place of the
+        rule's; None for the rule's.
     refine : bool
         Whether any solver goes on in the last solve, where there is no budget, until what is left is small beside the
         noise; otherwise only one that gets there cheaply does. The paper's last solve is like every other.
@@ -75,6 +75,7 @@ class TrainingOptions:
     settle: bool = False
     exact_posterior: bool = False
     refine: bool = False
+    first_epochs: float | None = None
     last_epochs: float | None = None
 
     def __post_init__(self) -> None:
@@ -92,6 +93,11 @@ class TrainingOptions:
     def starts_warm(self) -> bool:
         """Whether a solve starts from the last solution. It never does where the gradient needs a factor."""
         return self.warm_start and not self.gradient.needs_factor
+
+    def rule_of(self, solution: Tensor | None) -> StoppingRule:
+        """Returns the rule of a step that starts from these solutions, or from nothing."""
+        first = solution is None and self.first_epochs is not None
+        return replace(self.rule, max_epochs=self.first_epochs) if first else self.rule
 
     def last_rule(self, theta: Hyperparameters, targets: Tensor, share: float = MEAN_SHARE) -> StoppingRule:
         """Returns the rule that the last solve hopes to meet: what is left is then small beside the noise.

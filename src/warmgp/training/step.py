@@ -42,7 +42,7 @@ def take_step(
         operator,
         targets,
         state.solution if options.starts_warm else None,
-        rule=options.rule,
+        rule=options.rule_of(state.solution),
         generator=generator,
         state=state.solver_state,
     )

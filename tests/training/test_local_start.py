@@ -1,0 +1,91 @@
+"""A start by near neighbours: the right neighbours, a likelihood that rises, and what dense data show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from gp_truth import toy
+from warmgp import GPRegressor, Hyperparameters, Matern32
+from warmgp.planning import starts
+from warmgp.training.local_start import LocalStart, _rest, local_start, nearest_earlier
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize("tile", [1, 10**6])
+def test_the_nearest_earlier_points(tile: int) -> None:
+    z, rank = torch.randn(80, 3, generator=seeded()), torch.randperm(80, generator=seeded(1))
+    of = (rank >= 7).nonzero()[:, 0]
+    found = nearest_earlier(z, rank, of, 7, tile)
+    for point, near in zip(of.tolist(), found, strict=True):
+        earlier = (rank < rank[point]).nonzero()[:, 0]
+        order = (z[earlier] - z[point]).norm(dim=1).argsort()[:7]
+        assert set(near.tolist()) == set(earlier[order].tolist())
+
+
+def wavy(n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """y of a smooth input and of a fast one, which only dense data show, and a third that does not matter."""
+    x = torch.rand(n, 3, dtype=torch.float64, generator=seeded(2))
+    noise = 0.05 * torch.randn(n, dtype=torch.float64, generator=seeded(3))
+    return x, torch.sin(3 * x[:, 0]) + 0.5 * torch.sin(20 * x[:, 1]) + noise
+
+
+def test_it_finds_what_only_dense_data_show() -> None:
+    """From a θ that takes the fast input for noise, as one of too few points does."""
+    x, y = wavy(6_000)
+    blind = Hyperparameters(0.35, 1.0, [1.0, 5.0, 5.0])
+    values: list[float] = []
+    found = local_start(
+        x, y, Matern32(), blind, LocalStart(500, 20, 80), generator=seeded(),
+        callbacks=[lambda record, state: values.append(record.log_marginal_likelihood / 6_000)],
+    )  # fmt: skip
+    slow, fast, nothing = found.length_scales.tolist()
+    assert 0.04 < float(found.noise_scale) < 0.06  # 0.05 is true
+    assert fast < slow / 3 and nothing > 10 * slow
+    assert len(values) == 80 and np.mean(values[-10:]) > np.mean(values[:10]) + 0.5  # nats a point
+    again = local_start(x, y, Matern32(), blind, LocalStart(500, 20, 80), generator=seeded())
+    assert again.equals(found)
+
+
+def test_a_likelihood_with_all_neighbours_is_maximised_like_the_exact_one() -> None:
+    """With all earlier points as neighbours the terms add up to the exact likelihood."""
+    x, y = toy(60, 2)
+    start = Hyperparameters.ones(2)
+    found = local_start(x, y, Matern32(), start, LocalStart(60, 59, 200), generator=seeded())
+    exact = GPRegressor(solver="cholesky", standardize=False, random_state=0, n_steps=400).fit(x.numpy(), y.numpy())
+
+    def likelihood(theta: Hyperparameters) -> float:
+        model = GPRegressor(solver="cholesky", init=theta, n_steps=0, standardize=False).fit(x.numpy(), y.numpy())
+        return float(model.log_marginal_likelihood_value_)
+
+    # a single point has 59 earlier ones: what is maximised is that term, which few numbers explain
+    assert likelihood(found) <= likelihood(exact.hyperparameters_) + 1e-6
+    assert np.isfinite(likelihood(found))
+
+
+def test_noise_floor_and_few_points() -> None:
+    x, y = toy(30, 2)
+    found = local_start(x, y * 0, Matern32(), Hyperparameters.ones(2), LocalStart(10, 64, 40), generator=seeded(),
+                        noise_floor=0.5)  # fmt: skip
+    assert float(found.noise_scale) >= 0.5 * (1 - 1e-9)
+
+
+def test_steps_come_to_rest() -> None:
+    shares = [_rest(step, 80) for step in range(80)]
+    assert shares[:60] == [1.0] * 60 and shares == sorted(shares, reverse=True) and 0.2 < shares[-1] < 0.3
+
+
+def test_the_estimator_uses_it_where_steps_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starts, "ON_CPU", LocalStart(200, 16, 12))
+    monkeypatch.setattr("warmgp.planning.decisions.SAMPLE_FROM", 500)
+    monkeypatch.setattr("warmgp.planning.decisions.LEAST_SAMPLE", 200)
+    monkeypatch.setattr("warmgp.estimator.start.N_STEPS", 15)
+    x, y = wavy(900)
+    model = GPRegressor(solver="rap", n_probes=8, random_state=0, device="cpu", verbose=True).fit(x.numpy(), y.numpy())
+    assert model.plan_.local == LocalStart(200, 16, 12) and model.plan_.sample_size == 200
+    assert "and near neighbours of all" in str(model.report_) and model.report_.start_seconds > 0
+    assert model.converged_
