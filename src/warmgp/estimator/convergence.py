@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import sklearn.exceptions
 import torch
 
 from warmgp.planning.plan import Plan
-from warmgp.solvers import SolveResult, StoppingRule
+from warmgp.solvers import SolveResult
 from warmgp.training.accuracy import MEAN, WORST, Accuracy
 
 
@@ -34,20 +36,22 @@ def inexact(found: Accuracy, plan: Plan, dtype: torch.dtype) -> str:
     )
 
 
-def unsolved(final: SolveResult, rule: StoppingRule, what: tuple[str, str] = ("mean", "samples")) -> str:
+def unsolved(final: SolveResult, plan: Plan, found: Accuracy, what: tuple[str, str] = ("mean", "samples")) -> str:
     """Says how far the solve got, what that means for predictions, and what would help.
 
     ``what`` names the first system and the others.
     """
     precise = "" if final.solution.dtype == torch.float64 else 'dtype="float64" or '
+    epochs = plan.rule.max_epochs if plan.last_epochs is None else plan.last_epochs
     remedy = {
-        "budget": f"raise max_epochs (now {rule.max_epochs:g}) or n_steps" if rule.max_epochs else "",
+        "budget": f"raise max_epochs (now {epochs:g}) or n_steps" if epochs else "",
         "stagnated": f"use {precise}a higher noise_floor",
         "diverged": 'use solver="ap" or a smaller learning rate of the solver',
     }.get(final.stop_reason, "")
-    worst = max(final.residual_mean, final.residual_probes)
+    wrong = max(found.mean, found.samples) > 1 or not all(map(math.isfinite, (found.mean, found.samples)))
     return (
         f"the final solve stopped ({final.stop_reason}) at relative residuals {final.residual_mean:.3g} ({what[0]}) "
-        f"and {final.residual_probes:.3g} ({what[1]}), above tol={rule.tol:g}. "
-        f"{'Do not trust the predictions' if worst > 0.1 else 'Predictions are less accurate than asked'}: {remedy}."
+        f"and {final.residual_probes:.3g} ({what[1]}), above tol={plan.rule.tol:g}: the mean may be off by about "
+        f"{found.mean:.2g} predictive standard deviations, and the samples behind std by {found.samples:.2g}. "
+        f"{'Do not trust the predictions' if wrong else 'Predictions are less accurate than asked'}: {remedy}."
     )

@@ -278,7 +278,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             value = log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor)
             self.log_marginal_likelihood_value_ = value
         if not final.converged:
-            warn_user(unsolved(final, plan.rule), ConvergenceWarning)
+            warn_user(unsolved(final, plan, result.accuracy), ConvergenceWarning)
         elif not self.converged_:
             warn_user(inexact(result.accuracy, plan, posterior.x.dtype), ConvergenceWarning)
 

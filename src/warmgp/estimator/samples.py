@@ -31,7 +31,7 @@ def new_samples(old: Posterior, plan: Plan, options: TrainingOptions, n_samples:
     new = Posterior(old.x, old.kernel, old.theta, solution, functions)
     found = accuracy(new, Problem(operator, operator.matmul(solution[:, :1])[:, 0]), draw)
     if not solved.converged:
-        warn_user(unsolved(solved, plan.rule, ("first sample", "other samples")), ConvergenceWarning)
+        warn_user(unsolved(solved, plan, found, ("first sample", "other samples")), ConvergenceWarning)
     elif found.samples > SAMPLES:
         warn_user(inexact(found, plan, operator.dtype), ConvergenceWarning)
     return new

@@ -29,7 +29,7 @@ from warmgp.solvers.triangular import solve_with_factor
 
 @dataclass(frozen=True)
 class AlternatingProjections(Solver):
-    """Block coordinate descent with exact block solves; the block with the largest residual over all systems is next.
+    """Solves exactly on one block of rows after the other: next is the one with the largest residual over all systems.
 
     An iteration on a block of b rows applies n·b entries of H: b/n of an epoch. Blocks are contiguous in the order of
     the rows. The factors are returned as the state and reused at the same θ.

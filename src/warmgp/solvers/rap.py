@@ -45,7 +45,9 @@ class Partitions:
 
 @dataclass(frozen=True)
 class RecombinedProjections(Solver):
-    """Exact solves on random blocks, sweep by sweep, with the last sweeps recombined. A sweep is an epoch.
+    """Solves exactly on random blocks, one after the other, and recombines the last sweeps over all of them.
+
+    A sweep applies n² entries of H: one epoch.
 
     Parameters
     ----------
