@@ -8,6 +8,7 @@ import torch
 
 from gp_truth import toy
 from warmgp import GPRegressor, Hyperparameters, Matern32
+from warmgp.operators.conditionals import conditionals
 from warmgp.planning import starts
 from warmgp.training.local_start import LocalStart, _rest, local_start, nearest_earlier
 
@@ -72,6 +73,35 @@ def test_noise_floor_and_few_points() -> None:
     found = local_start(x, y * 0, Matern32(), Hyperparameters.ones(2), LocalStart(10, 64, 40), generator=seeded(),
                         noise_floor=0.5)  # fmt: skip
     assert float(found.noise_scale) >= 0.5 * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("failure", ["factor", "gradient"])
+def test_numbers_that_fail_end_it_at_the_last_good_step(failure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = toy(60, 2)
+    calls, seen = [], []
+
+    def fails(*args: object) -> tuple[torch.Tensor, torch.Tensor]:
+        calls.append(args[-1])
+        densities, gradient = conditionals(*args)
+        if len(calls) == 5:
+            if failure == "factor":
+                raise torch.linalg.LinAlgError("no factor")
+            gradient = gradient * torch.nan
+        return densities, gradient
+
+    monkeypatch.setattr("warmgp.training.local_start.conditionals", fails)
+    found = local_start(
+        x, y, Matern32(), Hyperparameters.ones(2), LocalStart(20, 8, 40), generator=seeded(),
+        callbacks=[lambda record, state: seen.append(record)],
+    )  # fmt: skip
+    assert len(seen) == 4 and found.equals(calls[3])  # whose conditionals were numbers
+
+
+def test_coincident_points_without_noise_have_no_factor() -> None:
+    x = torch.zeros(3, 1, dtype=torch.float64)
+    theta = Hyperparameters(1e-9, 1.0, [1.0])
+    with pytest.raises(torch.linalg.LinAlgError, match="raise noise_floor"):
+        conditionals(x, x[:, 0], torch.tensor([[0, 1, 2]]), Matern32(), theta)
 
 
 def test_steps_come_to_rest() -> None:

@@ -42,6 +42,11 @@ def conditionals(x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hy
     -------
     densities : Tensor, (p,), float64
     gradient : Tensor, (2 + lengths,), float64 on the CPU, in the order of ``Hyperparameters.vector``
+
+    Raises
+    ------
+    torch.linalg.LinAlgError
+        Where points are so near beside so little noise that a group has no factor.
     """
     densities, gradient = [], torch.zeros(theta.vector.numel(), dtype=torch.float64)
     for some in groups.split(max(1, AT_ONCE // groups.shape[1] ** 2)):
@@ -65,7 +70,9 @@ def _some(x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperpara
     k = kernel.profile(r)
     C = signal**2 * k
     C.diagonal(dim1=1, dim2=2).add_(sigma**2)
-    L = torch.linalg.cholesky(C)
+    L, info = torch.linalg.cholesky_ex(C)
+    if bool(info.any()):
+        raise torch.linalg.LinAlgError("the covariance of near points is not positive definite: raise noise_floor")
     Y = y[groups].double()[..., None]  # (p, m + 1, 1)
     last = torch.zeros_like(Y)
     last[:, -1] = 1.0

@@ -9,6 +9,7 @@ and then a search for the nearest.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from warmgp.operators.base import ranges
 from warmgp.operators.conditionals import conditionals
 from warmgp.training.adam import Adam
 from warmgp.training.state import Callback, StepRecord, TrainingState
+
+logger = logging.getLogger(__name__)
 
 SEARCH_EVERY = 10
 """Steps between two draws of points, with a search for their neighbours by the length scales of then."""
@@ -63,17 +66,28 @@ def local_start(
     noise_floor: float = 0.0,
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
-    """Returns the hyperparameters that the likelihood of points given near ones leads to from θ."""
+    """Returns the hyperparameters that the likelihood of points given near ones leads to from θ.
+
+    It is a start: where numbers fail on the way, those of the last good step are returned, with a line in the log.
+    """
     n = x.shape[0]
     rank = torch.randperm(n, generator=generator)
     z = (x - x.mean(0)).float()  # for neighbours: near ones may change places
     state = TrainingState(0, theta.unconstrained, Adam.zeros(theta.vector.numel()))
-    groups = torch.empty(0)
+    groups, last = torch.empty(0), theta
     for step in range(how.n_steps):
         began = time.perf_counter()
         if step % SEARCH_EVERY == 0:
             groups = _groups(z, rank, state.theta, how, generator)
-        densities, gradient = conditionals(x, y, groups, kernel, state.theta)
+        try:
+            densities, gradient = conditionals(x, y, groups, kernel, state.theta)
+        except torch.linalg.LinAlgError as error:
+            logger.info("the start by near neighbours ends after %d of %d steps: %s", step, how.n_steps, error)
+            return last
+        if not bool(torch.isfinite(gradient).all()):
+            logger.info("the start by near neighbours ends after %d of %d steps: no finite gradient", step, how.n_steps)
+            return last
+        last = state.theta
         slope = state.theta.chain_rule(gradient) / len(groups)
         rate = how.learning_rate * _rest(step, how.n_steps)
         nu, adam = state.adam.ascend(state.nu, slope, rate * state.theta.vector.clamp_min(1.0))
