@@ -238,6 +238,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             mark = model_file.made_from(self, data.as_given, seed)
             keeper = stack.enter_context(CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator))
             state, plan = keeper.resume(plan, data.x.shape)
+        data = data.in_order_for(plan)
         options, kernel = self._options(plan), get_kernel(self.kernel)
         problem = data.problem(plan, kernel, Hyperparameters.ones(data.x.shape[1] if self.ard else 1), plan.dtype)
         if state is None:
