@@ -51,6 +51,8 @@ class Plan:
         The points of the sample that training starts on, where ``init`` is "sample".
     start_solver : Solver or None
         What that sample is solved with.
+    threads : int
+        The threads of the CPU that training uses, unless torch has fewer by then; 0 for as many as torch has.
     estimated_seconds, estimated_bytes : float, int
         What the whole training should take, on this machine.
     """
@@ -74,6 +76,7 @@ class Plan:
     exact_posterior: bool = False
     sample_size: int = 0
     start_solver: Solver | None = None
+    threads: int = 0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0
 
