@@ -1,7 +1,8 @@
-"""The threads of a fit: as its plan says, set back whatever happens."""
+"""Threads and time of a fit: as its plan says, set back whatever happens; what takes long is said before it begins."""
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -176,3 +177,44 @@ def test_a_fork_of_a_process_with_several_threads_does_not_wait_for_ever() -> No
     finally:
         if child.poll() is None:
             os.killpg(child.pid, 9)
+
+
+# -- time ------------------------------------------------------------------------------------------------------------
+def takes(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Lets plans expect so many seconds."""
+    monkeypatch.setattr(planner, "training_seconds", lambda *_: seconds)
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(960.0, "about 16 min"), (61.0, "about 61 s"), (59.0, "")])
+def test_a_long_fit_is_announced(
+    seconds: float,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    takes(monkeypatch, seconds)
+    with caplog.at_level(logging.INFO, "warmgp.estimator"):
+        model = GPRegressor(**FAST, device="cpu", verbose=True).fit(*data())
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("warmgp.estimator")]
+    assert lines == ([f"training 40 points on cpu takes {said}: {model.plan_}"] if said else [])
+    bar = capsys.readouterr().err
+    assert (f"training, {said}:" in bar) if said else ("training:" in bar)
+
+
+def test_the_bar_of_a_start_says_it_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    takes(monkeypatch, 7200.0)
+    GPRegressor(**{**FAST, "n_steps": 1}, init="sample", verbose=True).fit(*data())
+    assert "initialising, about 2 h:" in capsys.readouterr().err
+
+
+def test_a_resumed_fit_says_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    takes(monkeypatch, 500.0)
+    settings = {**FAST, "checkpoint": tmp_path / "run.ckpt", "checkpoint_every": 1}
+    with pytest.raises(ZeroDivisionError):
+        GPRegressor(**settings, callbacks=[Seen(2, ZeroDivisionError())]).fit(*data())
+    with caplog.at_level(logging.INFO, "warmgp.estimator"):
+        GPRegressor(**settings).fit(*data())
+    assert "takes about 5 min: " in caplog.text  # 3 of 5 solves: two steps and the last one

@@ -24,7 +24,7 @@ from warmgp.estimator.parameters import check_parameters, check_seed
 from warmgp.estimator.prepare import TrainingData, plan_and_warn, training_data
 from warmgp.estimator.report import report_of
 from warmgp.estimator.samples import new_samples
-from warmgp.estimator.start import begin
+from warmgp.estimator.start import announce, begin, training_bar
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.exact import log_marginal_likelihood
@@ -35,7 +35,6 @@ from warmgp.planning.plan import Plan
 from warmgp.planning.planner import plan_read_on
 from warmgp.planning.threads import free_threads, limited_threads
 from warmgp.solvers import Solver
-from warmgp.training.bars import TrainingBar
 from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.state import Callback, TrainingOptions
 
@@ -240,6 +239,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             keeper = stack.enter_context(CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator))
             state, plan = keeper.resume(plan, data.x.shape)
         stack.enter_context(limited_threads(plan.threads))
+        announce(plan, len(data.x), state.step if state else 0)
         options, kernel = self._options(plan), get_kernel(self.kernel)
         problem = data.problem(plan, kernel, Hyperparameters.ones(data.x.shape[1] if self.ard else 1), plan.dtype)
         if state is None:
@@ -253,7 +253,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             keeper.keep(state, plan)
             callbacks.insert(0, keeper)
         if self.verbose:
-            callbacks.append(stack.enter_context(TrainingBar(plan.n_steps, done=state.step)))
+            callbacks.append(stack.enter_context(training_bar(plan, state.step)))
         return plan, data, train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
 
     def _accept(self, plan: Plan, data: TrainingData, result: TrainingResult) -> None:

@@ -37,8 +37,8 @@ class TrainingBar:
 class StartBar(TrainingBar):
     """Shows a start on part of the data: one bar over the steps of all neighbourhoods."""
 
-    def __init__(self, n_neighbourhoods: int, n_steps: int) -> None:
-        super().__init__(n_neighbourhoods * n_steps, "initialising")
+    def __init__(self, n_neighbourhoods: int, n_steps: int, title: str = "initialising") -> None:
+        super().__init__(n_neighbourhoods * n_steps, title)
         self._of, self._number = n_neighbourhoods, 0
 
     def _told(self, record: StepRecord) -> str:
