@@ -37,7 +37,7 @@ def test_rates_grow_with_the_pace_of_their_precision() -> None:
 def test_rates_of_a_gpu_are_the_tables_at_its_pace() -> None:
     slow = Pace(4.0, 2.0, 64.0)
     asked = Request(20_000, 5, Settings(), torch.device("cuda"), 2**36, slow)
-    assert rates_for(asked) == H200.at(slow)
+    assert rates_for(asked, 0) == H200.at(slow)
 
 
 def test_a_plan_takes_the_pace_of_its_device(monkeypatch: pytest.MonkeyPatch) -> None:

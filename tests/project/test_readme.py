@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+import warmgp
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -18,6 +24,43 @@ def test_snippet(snippet: str) -> None:
     exec(compile(snippet, "README.md", "exec"), names)
     mean, std = names["mean"], names["std"]  # near the data the truth is sin(0.5)·cos(1); far away is only the prior
     assert abs(mean[0] - 0.259) < 0.1 and std[0] < 0.15 < std[1]  # type: ignore[index]
+
+
+TIMED = """
+import sys, time, numpy, torch, warmgp
+began = time.perf_counter()
+exec(sys.argv[1])
+print(time.perf_counter() - began)
+"""
+
+
+@pytest.fixture
+def busy_cores() -> Iterator[None]:
+    """Another program keeps each core busy."""
+    cores = range(os.cpu_count() or 1)
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in cores]
+    yield
+    for process in busy:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif((os.cpu_count() or 1) == 1, reason="with one core there is one thread")
+def test_the_snippet_is_not_much_slower_than_with_one_thread_on_a_busy_machine(busy_cores: None) -> None:
+    """Once with one thread and once as it comes, side by side, so that both have the same machine."""
+    source = {"PYTHONPATH": str(Path(warmgp.__file__).parents[1])}
+    usual = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MKL_"))} | source
+    one, several = (
+        subprocess.Popen([sys.executable, "-c", TIMED, SNIPPETS[0]], env=env, stdout=subprocess.PIPE, text=True)
+        for env in (usual | {"OMP_NUM_THREADS": "1"}, usual)
+    )
+    try:
+        seconds = [float(process.communicate(timeout=300)[0]) for process in (one, several)]
+    finally:
+        for process in (one, several):
+            process.kill()
+    assert seconds[1] <= 1.5 * seconds[0], f"{seconds[1]:.1f} s, and {seconds[0]:.1f} s with one thread"
 
 
 def test_there_is_a_snippet_and_few_lines() -> None:

@@ -24,7 +24,7 @@ from warmgp.estimator.parameters import check_parameters, check_seed
 from warmgp.estimator.prepare import TrainingData, plan_and_warn, training_data
 from warmgp.estimator.report import report_of
 from warmgp.estimator.samples import new_samples
-from warmgp.estimator.start import begin
+from warmgp.estimator.start import announce, begin, options_of, training_bar
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.exact import log_marginal_likelihood
@@ -33,8 +33,8 @@ from warmgp.kernels import Kernel, get_kernel
 from warmgp.planning.devices import device_or_cpu
 from warmgp.planning.plan import Plan
 from warmgp.planning.planner import plan_read_on
+from warmgp.planning.threads import free_threads, limited_threads
 from warmgp.solvers import Solver
-from warmgp.training.bars import TrainingBar
 from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.state import Callback, TrainingOptions
 
@@ -238,6 +238,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             mark = model_file.made_from(self, data.as_given, seed)
             keeper = stack.enter_context(CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator))
             state, plan = keeper.resume(plan, data.x.shape)
+        stack.enter_context(limited_threads(plan.threads))
+        announce(plan, len(data.x), state.step if state else 0)
         data = data.in_order_for(plan)
         options, kernel = self._options(plan), get_kernel(self.kernel)
         problem = data.problem(plan, kernel, Hyperparameters.ones(data.x.shape[1] if self.ard else 1), plan.dtype)
@@ -252,7 +254,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             keeper.keep(state, plan)
             callbacks.insert(0, keeper)
         if self.verbose:
-            callbacks.append(stack.enter_context(TrainingBar(plan.n_steps, done=state.step)))
+            callbacks.append(stack.enter_context(training_bar(plan, state.step)))
         return plan, data, train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
 
     def _accept(self, plan: Plan, data: TrainingData, result: TrainingResult) -> None:
@@ -285,22 +287,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
 
     def _options(self, plan: Plan) -> TrainingOptions:
         """Returns the plan and the parameters as training takes them."""
-        return TrainingOptions(
-            plan.solver,
-            plan.gradient,
-            rule=plan.rule,
-            n_steps=plan.n_steps,
-            learning_rate=plan.learning_rate,
-            warm_start=self.solver_warm_start,
-            noise_floor=self.noise_floor,
-            n_features=plan.n_features,
-            n_samples=self.n_probes,
-            relative_steps=plan.relative_steps,
-            settle=plan.settle,
-            exact_posterior=plan.exact_posterior,
-            refine=True,
-            first_epochs=plan.first_epochs,
-            last_epochs=plan.last_epochs,
+        return options_of(
+            plan, warm_start=self.solver_warm_start, noise_floor=self.noise_floor, n_samples=self.n_probes
         )
 
     # -- predicting --------------------------------------------------------------------------------------------------
@@ -317,25 +305,27 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("return_std and return_cov cannot both be asked for: the covariance has the variances")
         check_is_fitted(self, "hyperparameters_")
         posterior, x = self.posterior_, self._standardised(X)
-        if not (return_std or return_cov):
-            return like(X, all_finite(self.scaler_.y_back(posterior.mean(x).cpu().double().numpy())))
-        noise = posterior.noise_variance if include_noise else 0.0
-        if return_cov:
-            covariance = posterior.covariance(x).double().cpu().numpy() + noise * np.eye(len(x))
-            centre = self.scaler_.y_back(posterior.mean(x).cpu().double().numpy())
-            with np.errstate(over="ignore"):
-                covariance *= self.scaler_.y_scale
-                covariance *= self.scaler_.y_scale
-            return like(X, all_finite(centre)), like(X, all_finite(covariance))
-        mean, variance = posterior.mean_and_variance(x)
-        total = variance.double() + noise
-        std = total.sqrt().cpu().numpy()
-        centre = self.scaler_.y_back(mean.cpu().double().numpy())
-        return like(X, all_finite(centre)), like(X, all_finite(self.scaler_.y_scale_back(std)))
+        rows = len(posterior.x) if posterior.exact and (return_std or return_cov) else len(x)
+        with free_threads(x.device, rows * len(posterior.x)):
+            if not (return_std or return_cov):
+                return like(X, all_finite(self.scaler_.y_back(posterior.mean(x).cpu().double().numpy())))
+            noise = posterior.noise_variance if include_noise else 0.0
+            if return_cov:
+                covariance = posterior.covariance(x).double().cpu().numpy() + noise * np.eye(len(x))
+                centre = self.scaler_.y_back(posterior.mean(x).cpu().double().numpy())
+                with np.errstate(over="ignore"):
+                    covariance *= self.scaler_.y_scale
+                    covariance *= self.scaler_.y_scale
+                return like(X, all_finite(centre)), like(X, all_finite(covariance))
+            mean, variance = posterior.mean_and_variance(x)
+            std = (variance.double() + noise).sqrt().cpu().numpy()
+            centre = self.scaler_.y_back(mean.cpu().double().numpy())
+            return like(X, all_finite(centre)), like(X, all_finite(self.scaler_.y_scale_back(std)))
 
     def _standardised(self, X: ArrayLike) -> torch.Tensor:
         """Returns new inputs as the posterior takes them, (m, d)."""
-        return torch.as_tensor(self.scaler_.x(check_inputs(self, X), integer_rest(X))).to(self.posterior_.x)
+        with limited_threads(1):
+            return torch.as_tensor(self.scaler_.x(check_inputs(self, X), integer_rest(X))).to(self.posterior_.x)
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | None = None) -> FloatArray:
         """Returns posterior functions at X without noise, (rows of X, n_samples).
@@ -347,16 +337,18 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "hyperparameters_")
         check_count("n_samples", n_samples)
         posterior, x = self.posterior_, self._standardised(X)
-        if random_state is not None:
-            check_seed(random_state)
-            seed = int(check_random_state(random_state).randint(2**31 - 1))
-            posterior = new_samples(posterior, self.plan_, self._options(self.plan_), n_samples, seed)
-        elif n_samples > posterior.n_samples:
+        if random_state is None and n_samples > posterior.n_samples:
             raise ValueError(
                 f"n_samples={n_samples} is more than the {posterior.n_samples} functions of the model: "
                 f"give random_state to draw new ones, or fit with a larger n_probes"
             )
-        return like(X, all_finite(self.scaler_.y_back(posterior.samples(x)[:, :n_samples].double().cpu().numpy())))
+        with free_threads(x.device, len(posterior.x) * (len(x) if random_state is None else len(posterior.x))):
+            if random_state is not None:
+                check_seed(random_state)
+                seed = int(check_random_state(random_state).randint(2**31 - 1))
+                posterior = new_samples(posterior, self.plan_, self._options(self.plan_), n_samples, seed)
+            functions = posterior.samples(x)[:, :n_samples].double().cpu().numpy()
+        return like(X, all_finite(self.scaler_.y_back(functions)))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """Returns log p(y_i | x_i) of each row by the normal predictive distribution, in units of y, (rows of X,)."""

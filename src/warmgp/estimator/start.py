@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from dataclasses import replace
 
@@ -10,13 +11,61 @@ import torch
 
 from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
-from warmgp.planning.plan import Plan
-from warmgp.training.bars import StartBar
+from warmgp.planning.plan import Plan, duration
+from warmgp.training.bars import StartBar, TrainingBar
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
 from warmgp.training.local_start import local_start
 from warmgp.training.problem import Problem
 from warmgp.training.state import TrainingOptions, TrainingState
 from warmgp.training.step import initial_state
+
+logger = logging.getLogger(__name__)
+
+LONG = 60.0
+"""Seconds from which on it is said beforehand how long a training should take."""
+
+
+def announce(plan: Plan, n: int, done: int = 0) -> None:
+    """Logs how long a training of n points should take, of which so many steps are done, where that is long."""
+    if expected := expected_time(plan, done):
+        logger.info("training %s points on %s takes %s: %s", f"{n:,}", plan.device, expected, plan)
+
+
+def expected_time(plan: Plan, done: int = 0) -> str:
+    """Returns how long a training should take after so many steps, "about 16 min" say; "" where that is not long."""
+    left = plan.estimated_seconds * (1 - done / (plan.n_steps + 1))  # a last solve comes after the steps
+    return f"about {duration(left)}" if left > LONG else ""
+
+
+def training_bar(plan: Plan, done: int) -> TrainingBar:
+    """Returns the bar of a training of which so many steps are done, with the time that it should take if long."""
+    return TrainingBar(plan.n_steps, _title("training", expected_time(plan, done)), done)
+
+
+def _title(*parts: str) -> str:
+    """Returns what stands before a bar."""
+    return ", ".join(part for part in parts if part)
+
+
+def options_of(plan: Plan, *, warm_start: bool, noise_floor: float, n_samples: int) -> TrainingOptions:
+    """Returns a plan, and what of the estimator's parameters is no decision of it, as training takes them."""
+    return TrainingOptions(
+        plan.solver,
+        plan.gradient,
+        rule=plan.rule,
+        n_steps=plan.n_steps,
+        learning_rate=plan.learning_rate,
+        warm_start=warm_start,
+        noise_floor=noise_floor,
+        n_features=plan.n_features,
+        n_samples=n_samples,
+        relative_steps=plan.relative_steps,
+        settle=plan.settle,
+        exact_posterior=plan.exact_posterior,
+        refine=True,
+        first_epochs=plan.first_epochs,
+        last_epochs=plan.last_epochs,
+    )
 
 
 def begin(
@@ -44,7 +93,8 @@ def begin(
     began, count = time.perf_counter(), 1 if plan.init == "sample" else min(N_CENTROIDS, operator.n)
     with contextlib.ExitStack() as stack:
         more = plan.local.n_steps if plan.local else 0
-        callbacks = [stack.enter_context(StartBar(count, N_STEPS, more))] if verbose else []
+        title = _title("initialising", expected_time(plan))
+        callbacks = [stack.enter_context(StartBar(count, N_STEPS, more, title))] if verbose else []
         if plan.init == "sample":
             probes = plan.gradient.n_probes or options.n_samples
             assert plan.start_solver is not None

@@ -32,7 +32,8 @@ from warmgp.files.paths import check_readable
 logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 3
-"""2 has a checksum; 3 has a solver's state under a name of its own in checkpoints, and reports in models."""
+"""2 has a checksum; 3 has a solver's state under a name of its own in checkpoints, reports in models, and threads in
+plans."""
 TYPES = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "U8": np.uint8}
 """Kinds of numbers that a file may hold, by safetensors' names."""
 LONGEST_HEADER = 100_000_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 
@@ -20,6 +20,7 @@ from warmgp.kernels import Kernel
 from warmgp.operators import make_operator
 from warmgp.planning.gpu_pace import Pace
 from warmgp.planning.request import Request
+from warmgp.planning.threads import limited_threads
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
 from warmgp.training.local_start import SEARCH_EVERY, LocalStart
 
@@ -100,13 +101,14 @@ def usual_rates(request: Request) -> Rates:
     return TYPICAL.at(Pace(1 / cores, 1 / cores, 1 / cores))
 
 
-def rates_for(request: Request) -> Rates:
-    """Returns the rates for an estimate: measured on a CPU for all but the smallest n, tabulated elsewhere."""
+def rates_for(request: Request, threads: int) -> Rates:
+    """Returns the rates for an estimate: measured on a CPU, with the threads that training will use, for all but the
+    smallest n; tabulated elsewhere."""
     if request.device.type != "cpu":
         return H200.at(request.pace)
     if request.n <= SIZE // 3:
         return TYPICAL
-    what = request.kernel, request.d, request.columns, torch.get_num_threads()
+    what = request.kernel, request.d, request.columns, threads
     try:
         return measured_rates(*what)
     except TypeError:  # a kernel that cannot be hashed, and so not remembered
@@ -115,7 +117,18 @@ def rates_for(request: Request) -> Rates:
 
 @lru_cache(maxsize=32)
 def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
-    """Times each operation on this CPU; rates are kept for the life of the process, apart by ``threads``, too."""
+    """Times each operation on this CPU with so many threads; rates are kept for the life of the process.
+
+    Of one thread the time counts in which it worked, not that in which others had its core: so rates are the same on a
+    busy machine, where a fit takes longer by what others take.
+    """
+    with limited_threads(threads):
+        return _rates(kernel, d, columns, time.thread_time if threads == 1 else time.perf_counter)
+
+
+def _rates(kernel: Kernel, d: int, columns: int, clock: Callable[[], float]) -> Rates:
+    """Times each operation on this CPU by that clock."""
+    seconds = partial(_seconds, clock=clock)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(SIZE, d, generator=generator)
     V = torch.randn(SIZE, columns, generator=generator)
@@ -129,7 +142,7 @@ def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
     square, cube = SIZE**2, SIZE**3
     weights = torch.ones(columns)
     used = make_operator("dense", x, kernel, theta)
-    product = _seconds(lambda: dense.matmul(V)) / square
+    product = seconds(lambda: dense.matmul(V)) / square
     pace = product / TYPICAL.product  # for what would take long to measure
 
     def build() -> torch.Tensor:
@@ -138,32 +151,32 @@ def measured_rates(kernel: Kernel, d: int, columns: int, threads: int) -> Rates:
         return used.H
 
     return Rates(
-        build=_seconds(build) / square,
+        build=seconds(build) / square,
         product=product,
-        recompute=_seconds(lambda: chunked.matmul(V)) / square,
-        substitute=_seconds(lambda: solve_with_factor(L, V)) / square,
-        gradient=_seconds(lambda: chunked.quadratic_gradient(V, V, weights)) / square,
-        factor=_seconds(lambda: torch.linalg.cholesky_ex(H)) / cube,
-        exact=_seconds(lambda: inverse_from_factor(torch.linalg.cholesky_ex(H64)[0])) / cube,
+        recompute=seconds(lambda: chunked.matmul(V)) / square,
+        substitute=seconds(lambda: solve_with_factor(L, V)) / square,
+        gradient=seconds(lambda: chunked.quadratic_gradient(V, V, weights)) / square,
+        factor=seconds(lambda: torch.linalg.cholesky_ex(H)) / cube,
+        exact=seconds(lambda: inverse_from_factor(torch.linalg.cholesky_ex(H64)[0])) / cube,
         exact_pass=(
-            _seconds(lambda: dense.in_float64("dense").H)
-            + _seconds(lambda: double.gradient_from_weights(lambda a, b: inverse[a, b], 1.0))
+            seconds(lambda: dense.in_float64("dense").H)
+            + seconds(lambda: double.gradient_from_weights(lambda a, b: inverse[a, b], 1.0))
         )
         / square,
-        feature=_seconds(lambda: prior.evaluate(x, theta)) / (SIZE * 1000),
+        feature=seconds(lambda: prior.evaluate(x, theta)) / (SIZE * 1000),
         search=TYPICAL.search * pace,
         sparse=TYPICAL.sparse * pace,
         apply=TYPICAL.apply * pace,
     )
 
 
-def _seconds(function: Callable[[], object], repeats: int = 2) -> float:
+def _seconds(function: Callable[[], object], clock: Callable[[], float], repeats: int = 2) -> float:
     """Returns the least seconds of a few calls. The first counts only where it was so long that no other follows."""
     times = []
     for _ in range(repeats + 1):
-        began = time.perf_counter()
+        began = clock()
         function()
-        times.append(time.perf_counter() - began)
+        times.append(clock() - began)
         if times[-1] > 0.25:
             break
     return min(times[1:] or times)

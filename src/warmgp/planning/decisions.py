@@ -1,8 +1,9 @@
-"""Every decision of a plan but the solver's, a function each: from the request and the decisions before it to
-(value, why).
+"""Every decision of a plan but those of solver and threads, a function each: from the request and the decisions before
+it to (value, why).
 
 ``why`` is a sentence for the plan, "" where nothing needs saying. The solver is chosen in
-:mod:`warmgp.planning.solver_choice`; the order of all decisions is in :mod:`warmgp.planning.planner`.
+:mod:`warmgp.planning.solver_choice`, threads in :mod:`warmgp.planning.threads`; the order of all decisions is in
+:mod:`warmgp.planning.planner`.
 """
 
 from __future__ import annotations

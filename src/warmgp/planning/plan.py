@@ -58,6 +58,8 @@ class Plan:
         Whether training takes the rows in a random order.
     first_epochs, last_epochs : float or None
         The budgets of the first and the last solve on all points in epochs, where they have others than the steps.
+    threads : int
+        The threads of the CPU that training uses, unless torch has fewer by then; 0 for as many as torch has.
     estimated_seconds, estimated_bytes : float, int
         What the whole training should take, on this machine.
     """
@@ -85,6 +87,7 @@ class Plan:
     shuffled: bool = False
     first_epochs: float | None = None
     last_epochs: float | None = None
+    threads: int = 0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0
 

@@ -16,10 +16,11 @@
   neighbours correct what it found (:mod:`warmgp.planning.starts`);
 - up to 2,500 points the last solve is by a factor of H, and variances are exact;
 - random features: a quarter as many as points, between 2,000 (8,000 for Matérn-1/2 with one input) and 16,000: m of
-  them cost about m/n of an epoch.
+  them cost about m/n of an epoch;
+- on a CPU one thread for up to 512 points, above that torch's threads, or fewer while other programs keep cores busy.
 
-Each is one function, in :mod:`warmgp.planning.decisions` and :mod:`warmgp.planning.solver_choice`; here they are put
-together.
+Each is one function, in :mod:`warmgp.planning.decisions`, :mod:`warmgp.planning.solver_choice` and
+:mod:`warmgp.planning.threads`; here they are put together.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from warmgp.planning.plan import Plan as Plan
 from warmgp.planning.request import Request, Settings
 from warmgp.planning.solver_choice import choose_solver
 from warmgp.planning.starts import choose_first_epochs, choose_local_start
+from warmgp.planning.threads import choose_threads
 
 Value = TypeVar("Value")
 
@@ -76,7 +78,8 @@ def plan_for(request: Request) -> Plan:
             why.append(decision[1])
         return decision[0]
 
-    rates = rates_for(request)
+    threads = decided(choose_threads(request.device, request.n**2))
+    rates = rates_for(request, threads)
     n_features = decided(decisions.choose_features(request))
     solver = decided(choose_solver(request, n_features, rates))
     gradient = decided(decisions.choose_gradient(request, solver, n_features))
@@ -107,6 +110,7 @@ def plan_for(request: Request) -> Plan:
         shuffled=decided(decisions.choose_order(solver)),
         first_epochs=decided(choose_first_epochs(request, solver)),
         last_epochs=decided(decisions.choose_last_epochs(request, solver)),
+        threads=threads,
     )
     needs = peak_bytes(plan, request.n, request.d)
     check_memory(plan, request.n, needs)

@@ -38,8 +38,8 @@ class StartBar(TrainingBar):
     """Shows a start on part of the data: one bar over the steps of all neighbourhoods, or of a sample and of the
     ``more`` steps that correct it."""
 
-    def __init__(self, n_neighbourhoods: int, n_steps: int, more: int = 0) -> None:
-        super().__init__(n_neighbourhoods * n_steps + more, "initialising")
+    def __init__(self, n_neighbourhoods: int, n_steps: int, more: int = 0, title: str = "initialising") -> None:
+        super().__init__(n_neighbourhoods * n_steps + more, title)
         self._of, self._number = n_neighbourhoods, 0
 
     def _told(self, record: StepRecord) -> str:
