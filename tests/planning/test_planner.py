@@ -35,7 +35,7 @@ GIB = 2**30
         (400, "cholesky", "exact", 200, 0.1, None, "ones"),
         (4_000, "cg", "pathwise", 200, 0.1, None, "ones"),
         (13_500, "cg", "pathwise", 30, 0.1, None, "sample"),
-        (60_000, "rap", "pathwise", 5, 0.05, 6.0, "sample"),
+        (60_000, "rap", "pathwise", 5, 0.1, 6.0, "sample"),
     ],
 )
 def test_size_decides(

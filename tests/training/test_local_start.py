@@ -106,7 +106,18 @@ def test_coincident_points_without_noise_have_no_factor() -> None:
 
 def test_steps_come_to_rest() -> None:
     shares = [_rest(step, 80) for step in range(80)]
-    assert shares[:60] == [1.0] * 60 and shares == sorted(shares, reverse=True) and 0.2 < shares[-1] < 0.3
+    assert shares[:56] == [1.0] * 56 and shares == sorted(shares, reverse=True) and 0.2 < shares[-1] < 0.3
+
+
+def test_draws_of_points_are_averaged() -> None:
+    """ν is the mean over the last 30% of the steps: every draw of points has an optimum of its own."""
+    x, y = wavy(400)
+    seen: list[torch.Tensor] = []
+    found = local_start(
+        x, y, Matern32(), Hyperparameters.ones(3), LocalStart(50, 8, 20), generator=seeded(),
+        callbacks=[lambda record, state: seen.append(state.nu)],
+    )  # fmt: skip
+    assert torch.allclose(found.unconstrained, torch.stack(seen[14:]).mean(0))
 
 
 def test_the_estimator_uses_it_where_steps_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,14 @@ class ConvergenceWarning(sklearn.exceptions.ConvergenceWarning):
 
 def inexact(found: Accuracy, plan: Plan, dtype: torch.dtype) -> str:
     """Says how far predictions may be from exact where a solve met its tolerance, why, and what would help."""
-    rule, single = plan.rule, dtype == torch.float32
+    single, epochs = dtype == torch.float32, _budget(plan)
     if single and not plan.promote:
         why, remedy = "float32 rounds too much at so little noise", 'use dtype="auto" or "float64"'
-    elif rule.max_epochs is not None:
-        why = f"{rule.max_epochs:g} epochs leave too much at so little noise"
+    elif epochs is not None:
+        why = f"{epochs:g} epochs leave too much at so little noise"
         remedy = "raise max_epochs" + (', or use dtype="float64"' if single else "")
     else:
-        why, remedy = f"tol={rule.tol:g} is coarse beside so little noise", "use a smaller tol, or another solver"
+        why, remedy = f"tol={plan.rule.tol:g} is coarse beside so little noise", "use a smaller tol, or another solver"
     what = f"the samples by about {found.samples:.2g}"
     if found.mean > MEAN or found.worst > WORST:
         what = f"the mean by about {found.mean:.2g} (at single points {found.worst:.2g})"
@@ -42,7 +42,7 @@ def unsolved(final: SolveResult, plan: Plan, found: Accuracy, what: tuple[str, s
     ``what`` names the first system and the others.
     """
     precise = "" if final.solution.dtype == torch.float64 else 'dtype="float64" or '
-    epochs = plan.rule.max_epochs if plan.last_epochs is None else plan.last_epochs
+    epochs = _budget(plan)
     remedy = {
         "budget": f"raise max_epochs (now {epochs:g}) or n_steps" if epochs else "",
         "stagnated": f"use {precise}a higher noise_floor",
@@ -55,3 +55,8 @@ def unsolved(final: SolveResult, plan: Plan, found: Accuracy, what: tuple[str, s
         f"{found.mean:.2g} predictive standard deviations, and the samples behind std by {found.samples:.2g}. "
         f"{'Do not trust the predictions' if wrong else 'Predictions are less accurate than asked'}: {remedy}."
     )
+
+
+def _budget(plan: Plan) -> float | None:
+    """Returns the budget of the last solve in epochs; None where it has none."""
+    return plan.rule.max_epochs if plan.last_epochs is None else plan.last_epochs

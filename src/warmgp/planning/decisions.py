@@ -119,15 +119,13 @@ def choose_steps(request: Request, solver: Solver, init: str) -> tuple[int, str]
     return (AFTER_SAMPLE if few else 200), ""
 
 
-def choose_learning_rate(request: Request, init: str, n_steps: int) -> tuple[float, str]:
-    """Decides the size of an Adam step: the paper's, which is smaller for large data; after a start on a sample it is
-    smaller where few steps are left to come to rest."""
+def choose_learning_rate(request: Request, init: str) -> tuple[float, str]:
+    """Decides the size of an Adam step: the paper's, which is smaller for large data unless few steps after a start on
+    a sample have to go all the way."""
     given = request.settings.learning_rate
     if not isinstance(given, str):
         return float(given), ""
-    if init == "sample":
-        return (0.1 if n_steps >= AFTER_SAMPLE else 0.05), ""
-    return (0.03 if request.n >= LARGE else 0.1), ""
+    return (0.03 if request.n >= LARGE and init != "sample" else 0.1), ""
 
 
 def choose_order(solver: Solver) -> tuple[bool, str]:

@@ -86,7 +86,6 @@ def plan_for(request: Request) -> Plan:
     init = decided(decisions.choose_start(request, solver, gradient))
     sample_size = decided(decisions.choose_sample_size(request, init))
     dtype = decided(decisions.choose_dtype(request, solver))
-    n_steps = decided(decisions.choose_steps(request, solver, init))
     plan = Plan(
         device=request.device,
         dtype=dtype,
@@ -94,8 +93,8 @@ def plan_for(request: Request) -> Plan:
         solver=solver,
         gradient=gradient,
         rule=decided(decisions.choose_rule(request, solver)),
-        n_steps=n_steps,
-        learning_rate=decided(decisions.choose_learning_rate(request, init, n_steps)),
+        n_steps=decided(decisions.choose_steps(request, solver, init)),
+        learning_rate=decided(decisions.choose_learning_rate(request, init)),
         init=init,
         neighbourhood_size=decided(decisions.choose_neighbourhood_size(request)),
         n_features=n_features,

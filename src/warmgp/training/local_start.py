@@ -26,11 +26,12 @@ from warmgp.training.state import Callback, StepRecord, TrainingState
 
 logger = logging.getLogger(__name__)
 
-SEARCH_EVERY = 10
+SEARCH_EVERY = 5
 """Steps between two draws of points, with a search for their neighbours by the length scales of then."""
 
-REST = 0.25
-"""The share of steps at the end whose size falls to ``LEAST_RATE`` of the first."""
+REST = 0.3
+"""The share of steps at the end whose size falls to ``LEAST_RATE`` of the first, and over which ν is averaged: every
+draw of points has an optimum of its own."""
 
 LEAST_RATE = 0.2
 
@@ -74,7 +75,7 @@ def local_start(
     rank = torch.randperm(n, generator=generator)
     z = (x - x.mean(0)).float()  # for neighbours: near ones may change places
     state = TrainingState(0, theta.unconstrained, Adam.zeros(theta.vector.numel()))
-    groups, last = torch.empty(0), theta
+    groups, last, resting = torch.empty(0), theta, []
     for step in range(how.n_steps):
         began = time.perf_counter()
         if step % SEARCH_EVERY == 0:
@@ -95,9 +96,11 @@ def local_start(
             nu[0] = torch.maximum(nu[0], inverse_softplus(torch.tensor(noise_floor, dtype=torch.float64)))
         record = _record(state.theta, step, float(densities.mean()) * n, time.perf_counter() - began)
         state = replace(state, step=step + 1, nu=nu, adam=adam, history=(*state.history, record))
+        if step >= (1.0 - REST) * how.n_steps:
+            resting.append(nu)
         for callback in callbacks:
             callback(record, state)
-    return state.theta
+    return Hyperparameters.from_unconstrained(torch.stack(resting).mean(0)) if resting else state.theta
 
 
 def _rest(step: int, n_steps: int) -> float:
