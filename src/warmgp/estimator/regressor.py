@@ -54,7 +54,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     kernel : {"matern32", "rbf", "matern12", "matern52"} or Kernel
     ard : bool
         Whether each input column has a length scale of its own, or all share one.
-    solver : {"auto", "cholesky", "cg", "ap", "sgd"} or Solver
+    solver : {"auto", "cholesky", "cg", "ap", "sgd", "rap"} or Solver
         "auto" goes by the numbers of points and inputs, the memory, the device and its speed.
     gradient : {"auto", "exact", "standard", "pathwise"} or GradientEstimator
         "auto" is exact with Cholesky, pathwise otherwise.
@@ -70,12 +70,12 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         Budget of a solve in epochs (products with the whole kernel matrix); None means until ``tol``.
     n_steps, learning_rate : number or "auto"
         The most steps of Adam, and their size. Numbers are taken literally, as in the paper. "auto" takes at most 200
-        steps (30 after a start on a sample and from 50,000 points on, unless training is exact) and stops when the
-        likelihood has settled; their size is 0.1 below 50,000 points, 0.03 from there on, and relative for
-        hyperparameters above 1.
+        steps (30 after a start on a sample, 5 to 30 where they are dear) and stops when the likelihood has settled;
+        their size is 0.1 (0.03 from 50,000 points without such a start), and relative for hyperparameters above 1.
     init : {"auto", "ones", "sample", "subset"} or Hyperparameters
         Where training starts, in standardised units. "sample" trains on a random fifth of the points first (2,000 to
-        10,000 of them); "subset" averages exact fits of neighbourhoods.
+        10,000 of them, 5,000 on a CPU), which "auto" corrects by near neighbours where steps on all points are dear;
+        "subset" averages exact fits of neighbourhoods.
     noise_floor : float
         The least noise scale, in standardised units.
     standardize : bool
