@@ -21,7 +21,7 @@ OneHot = Annotated[list[str] | None, typer.Option(metavar="COL", help="text colu
 TestFraction = Annotated[float | None, typer.Option(help="share of rows to hold out and score on")]
 KernelName = Annotated[str, typer.Option(help="rbf, matern12, matern32 or matern52")]
 Ard = Annotated[bool, typer.Option(help="one length scale per column, or one for all")]
-SolverName = Annotated[str, typer.Option(help="auto, cholesky, cg, ap or sgd")]
+SolverName = Annotated[str, typer.Option(help="auto, cholesky, cg, ap, sgd or rap")]
 GradientName = Annotated[str, typer.Option(help="auto, exact, standard or pathwise")]
 Probes = Annotated[int, typer.Option(help="probes, also the posterior functions behind std")]
 Features = Annotated[str, typer.Option(help="random features, an even number, or auto")]
