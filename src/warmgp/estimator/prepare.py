@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -56,14 +56,6 @@ class TrainingData:
     held_out: tuple[FloatArray, FloatArray] | None
     as_given: dict[str, FloatArray]
     too_fine: str
-
-    def in_order_for(self, plan: Plan) -> TrainingData:
-        """Returns the same data in the order that the solver wants: a random one where blocks are made of rows as they
-        come, so that a sorted file trains like any other. It is the same order every time."""
-        if not plan.shuffled:
-            return self
-        order = np.random.default_rng(0).permutation(len(self.y))
-        return replace(self, x=self.x[order], y=self.y[order])
 
     def problem(self, plan: Plan, kernel: Kernel, theta: Hyperparameters, dtype: torch.dtype) -> Problem:
         """Makes the problem at θ in that precision, on the plan's device.

@@ -240,7 +240,6 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             state, plan = keeper.resume(plan, data.x.shape)
         stack.enter_context(limited_threads(plan.threads))
         announce(plan, len(data.x), state.step if state else 0)
-        data = data.in_order_for(plan)
         options, kernel = self._options(plan), get_kernel(self.kernel)
         problem = data.problem(plan, kernel, Hyperparameters.ones(data.x.shape[1] if self.ard else 1), plan.dtype)
         if state is None:

@@ -128,12 +128,6 @@ def choose_learning_rate(request: Request, init: str) -> tuple[float, str]:
     return (0.03 if request.n >= LARGE and init != "sample" else 0.1), ""
 
 
-def choose_order(solver: Solver) -> tuple[bool, str]:
-    """Decides whether rows are shuffled: where a solver makes blocks of rows as they come, so that a sorted file trains
-    like any other."""
-    return solver.name == "ap", ""
-
-
 def choose_last_epochs(request: Request, solver: Solver) -> tuple[float | None, str]:
     """Decides the budget of the last solve where that of the steps is smaller; None where both are the same."""
     own = solver.name == "rap" and is_auto(request.settings.max_epochs) and is_auto(request.settings.solver)

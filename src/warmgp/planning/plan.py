@@ -54,8 +54,6 @@ class Plan:
         What that sample is solved with.
     local : LocalStart or None
         How near neighbours correct what the sample found, at the density of all points.
-    shuffled : bool
-        Whether training takes the rows in a random order.
     first_epochs, last_epochs : float or None
         The budgets of the first and the last solve on all points in epochs, where they have others than the steps.
     threads : int
@@ -84,7 +82,6 @@ class Plan:
     sample_size: int = 0
     start_solver: Solver | None = None
     local: LocalStart | None = None
-    shuffled: bool = False
     first_epochs: float | None = None
     last_epochs: float | None = None
     threads: int = 0

@@ -106,7 +106,6 @@ def plan_for(request: Request) -> Plan:
         sample_size=sample_size,
         start_solver=decided(decisions.choose_start_solver(request, sample_size)),
         local=decided(choose_local_start(request, solver, init)),
-        shuffled=decided(decisions.choose_order(solver)),
         first_epochs=decided(choose_first_epochs(request, solver)),
         last_epochs=decided(decisions.choose_last_epochs(request, solver)),
         threads=threads,
