@@ -88,7 +88,7 @@ LARGEST_BLOCK_ON_GPU = 20_000
 
 def choose_solver(request: Request, n_features: int, rates: Rates) -> tuple[Solver, str]:
     """Decides the solver: the one that was asked for; for "auto" exact Cholesky where that is cheap, conjugate
-    gradients where a good preconditioner fits, alternating projections otherwise."""
+    gradients where a good preconditioner fits and pays, recombined projections otherwise."""
     asked = request.settings.solver
     if not is_auto(asked):
         return _as_asked(asked, request)
