@@ -33,6 +33,10 @@ from warmgp.solvers.result import SolveResult, StoppingRule
 ROWS_AT_ONCE = 2**18
 """Rows of two arrays that are multiplied at once for a sum over all rows: their product takes memory."""
 
+REFRESH_EVERY = 10
+"""Sweeps in float32 after which the residual is computed afresh: rounding moves the one that is carried along, by up
+to a fifth of it a sweep at little noise (500,000 points, σ = 0.0165)."""
+
 
 @dataclass
 class Partitions:
@@ -104,6 +108,8 @@ class RecombinedProjections(Solver):
                 progress.give_up("stagnated")
             if progress.stop_reason or progress.finished(norms, min(self.block_size, operator.n) / operator.n):
                 return progress.result(kept)
+            if done and done % REFRESH_EVERY == 0 and operator.dtype == torch.float32:
+                progress.refresh()
             partition = self._next(kept, operator, generator, done)
             sweeps.sweep(partition, keep=self.partitions > 0, together=self.together)
             done += 1
