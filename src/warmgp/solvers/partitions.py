@@ -10,7 +10,7 @@ no order of the rows plays a part.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -26,25 +26,18 @@ SEEN = 64
 """Points of a part that its spread is measured on."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Partition:
-    """Holds one partition of the rows, and what solves its blocks.
-
-    All blocks have b rows: the last ones overlap where b does not divide n, which a projection does not mind.
+    """Holds one partition of the rows into blocks of b: they overlap where b does not divide n, which a projection does
+    not mind.
 
     Attributes
     ----------
     index : Tensor, (blocks, b)
         The numbers of the rows of each block.
-    inverses : Tensor or None, (blocks, b, b)
-        The inverses of all blocks, on a GPU: products are fast there, and substitution is not.
-    factors : dict
-        The lower Cholesky factors of blocks by their number, on a CPU, made when first used.
     """
 
     index: Tensor
-    inverses: Tensor | None = None
-    factors: dict[int, Tensor] = field(default_factory=dict)
 
     @classmethod
     def draw(cls, operator: KernelOperator, block_size: int, generator: torch.Generator) -> Partition:
@@ -56,29 +49,16 @@ class Partition:
         z = operator.x / operator.theta.length_scales.to(operator.x)
         return cls(near_order(z, blocks, generator)[(first[:, None] + torch.arange(b)).to(operator.device)])
 
-    def steps(self, operator: KernelOperator, *, keep: bool, together: int = 1) -> Iterator[tuple[Tensor, Solves]]:
-        """Yields the rows of each block in turn, and what solves it.
-
-        With ``keep`` the factors or inverses stay for the next sweep at this θ; without it they are gone once the
-        blocks are done, and a sweep needs memory for a few blocks only: for ``together`` of them on a GPU.
-        """
+    def steps(self, operator: KernelOperator, *, together: int = 1) -> Iterator[tuple[Tensor, Solves]]:
+        """Yields the rows of each block in turn, and what solves it: a factor on a CPU, and on a GPU, where products
+        are fast and substitution is not, an inverse, of which ``together`` are made at once."""
         dtype = block_dtype(operator, self.index.shape[1])
         if operator.device.type == "cpu":
-            for number, rows in enumerate(self.index):
-                factor = self.factors.get(number)
-                if factor is None:
-                    factor = factor_or_raise(block_in_float64(operator, rows), "a block of H").to(dtype)
-                    if keep:
-                        self.factors[number] = factor
-                yield rows, Substituted(factor)
+            for rows in self.index:
+                yield rows, Substituted(factor_or_raise(block_in_float64(operator, rows), "a block of H").to(dtype))
             return
-        if keep and self.inverses is None:
-            shape = (*self.index.shape, self.index.shape[1])
-            self.inverses = torch.empty(shape, dtype=dtype, device=self.index.device)
-            for some in ranges(len(self.index), together):
-                self.inverses[some] = self._inverted(operator, some)
         for some in ranges(len(self.index), together):
-            inverses = self._inverted(operator, some).to(dtype) if self.inverses is None else self.inverses[some]
+            inverses = self._inverted(operator, some).to(dtype)
             for rows, inverse in zip(self.index[some], inverses, strict=True):
                 yield rows, Multiplied(inverse)
 
@@ -127,7 +107,7 @@ def near_order(z: Tensor, blocks: int, generator: torch.Generator) -> Tensor:
     while max(counts) > 1:
         ends = torch.tensor(counts).cumsum(0) * n // blocks
         sizes = torch.diff(ends, prepend=torch.zeros(1, dtype=torch.int64))
-        part = torch.repeat_interleave(torch.arange(len(counts)), sizes).to(device)  # of each place, (n,)
+        part = torch.repeat_interleave(sizes.to(device), output_size=n)  # of each place, (n,)
         seen = (ends - sizes)[:, None] + sizes[:, None] * torch.arange(SEEN) // SEEN  # (parts, SEEN)
         spread = z[order[seen.to(device)]].std(1)  # (parts, d)
         direction = spread * torch.randn(len(counts), z.shape[1], generator=generator).to(z)

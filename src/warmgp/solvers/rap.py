@@ -1,30 +1,31 @@
-"""Recombined alternating projections: random blocks, several partitions, and sweeps recombined by least energy.
+"""Recombined projections: sweeps over blocks of near points, never the same twice, and recombined by least energy.
 
-The paper's alternating projections keep their blocks, and slow down: what one block leaves, its neighbours in the same
-partition leave again. Two changes beyond the paper make the residual fall several times faster for the same products
-with H (`benchmarks/results/README.md`):
+The paper's alternating projections keep their blocks, rows that follow each other, and slow down at low noise.
+Two changes beyond the paper make the residual fall many times faster for the same products with H
+(`benchmarks/results/README.md`):
 
-- **Blocks are random**, and a few partitions take turns, so that the order of the rows does not matter and no pair of
-  points is always apart. A sweep goes through all blocks of one partition, in any order: an exact solve on each block,
-  its step applied to the residual.
+- **Blocks are of near points**, by the length scales of H, and every sweep has new ones (:mod:`partitions`): points
+  that one sweep sets apart are together in the next. A sweep is an exact solve on each block, its step applied to the
+  residual. This is a method of overlapping subdomains, whose overlap comes from chance.
 - **Sweeps are recombined.** With the last increments d_i of v and H d_i at hand, which the residual gives for free
   (H d = r_before − r_after), the energy ½ vᵀHv − vᵀb over v + span(d_1 … d_k) is a problem of k unknowns a column. The
   best combination becomes the increment. That is a conjugate-gradient method whose preconditioner, a sweep, changes
   from step to step: no step raises the energy, and there is no rate to choose.
 
-What the tail of the spectrum leaves of a block of b rows, Σ_{i>b} λ_i(K) over n σ², sets the pace (Dereziński and
-others on sketch-and-project methods): it depends on b, not on n.
+What the points of a block leave unknown of one another, in units of the noise variance, sets the pace. Of random blocks
+that is much, of near points little, at any number of points.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from warmgp.checks import check_count, check_positive
-from warmgp.operators.base import KernelOperator, Origin, ranges
+from warmgp.operators.base import KernelOperator, ranges
 from warmgp.solvers.base import Solver
 from warmgp.solvers.partitions import Partition
 from warmgp.solvers.progress import Progress, Stall
@@ -38,32 +39,19 @@ REFRESH_EVERY = 10
 to a fifth of it a sweep at little noise (500,000 points, σ = 0.0165)."""
 
 
-@dataclass
-class Partitions:
-    """Holds the partitions of one H that take turns: what a second solve at the same θ may use again."""
-
-    origin: Origin
-    block_size: int
-    kept: list[Partition] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class RecombinedProjections(Solver):
-    """Solves exactly on random blocks, one after the other, and recombines the last sweeps over all of them.
+    """Solves exactly on blocks of near points, one after the other, and recombines the last sweeps over all of them.
 
     A sweep applies n² entries of H: one epoch.
 
     Parameters
     ----------
     block_size : int
-        Rows per block; n if larger than n. More rows make a sweep better and its factors dearer: n b²/3 operations a
-        partition on a CPU, 4 n b²/3 on a GPU.
-    partitions : int
-        Partitions that take turns, whose factors are kept for a solve: n·b numbers each. With 0 every sweep draws a new
-        one and keeps nothing, which takes a few blocks of memory and new factors for every sweep.
+        The most rows per block; n if larger than n. More rows make a sweep better and its factors dearer: n b²/3
+        operations a sweep on a CPU, 4 n b²/3 on a GPU.
     directions : int
-        Sweeps that are recombined: 2 n (1 + s) numbers each. At least one more than there are partitions is worth its
-        memory; without kept partitions two will do.
+        Sweeps that are recombined: 2 n (1 + s) numbers each.
     together : int
         Blocks that are inverted at once on a GPU, where one alone does not keep it busy: about 4 b² numbers of float64
         each while that is done.
@@ -71,17 +59,15 @@ class RecombinedProjections(Solver):
         Without 1% of progress for that many epochs the solve gives up.
     """
 
-    block_size: int = 2000
-    partitions: int = 3
-    directions: int = 4
+    block_size: int = 1000
+    directions: int = 2
     together: int = 16
-    stall_epochs: float = 500.0
+    stall_epochs: float = 100.0
 
     name = "rap"
 
     def __post_init__(self) -> None:
         check_count("block_size", self.block_size)
-        check_count("partitions", self.partitions, least=0)
         check_count("directions", self.directions)
         check_count("together", self.together)
         check_positive("stall_epochs", self.stall_epochs)
@@ -94,11 +80,10 @@ class RecombinedProjections(Solver):
         *,
         rule: StoppingRule,
         generator: torch.Generator | None = None,
-        state: Partitions | None = None,
+        state: Any = None,
     ) -> SolveResult:
         progress = Progress.begin(operator, targets, start, rule)
         generator = generator or torch.Generator().manual_seed(0)
-        kept = self._partitions(operator, state)
         sweeps = _Sweeps(progress, self.directions)
         stall = Stall(self.stall_epochs)
         done = 0
@@ -107,32 +92,11 @@ class RecombinedProjections(Solver):
             if progress.exploded(norms) or stall.update(max(norms), progress.iteration_epochs):
                 progress.give_up("stagnated")
             if progress.stop_reason or progress.finished(norms, min(self.block_size, operator.n) / operator.n):
-                return progress.result(kept)
+                return progress.result()
             if done and done % REFRESH_EVERY == 0 and operator.dtype == torch.float32:
                 progress.refresh()
-            partition = self._next(kept, operator, generator, done)
-            sweeps.sweep(partition, keep=self.partitions > 0, together=self.together)
+            sweeps.sweep(Partition.draw(operator, self.block_size, generator), together=self.together)
             done += 1
-
-    def _partitions(self, operator: KernelOperator, state: Partitions | None) -> Partitions:
-        """Returns the partitions of the state where they are of this H, else none yet."""
-        b = min(self.block_size, operator.n)
-        if state is not None and state.block_size == b and state.origin.same(operator.origin):
-            return state
-        return Partitions(operator.origin, b)
-
-    def _next(self, kept: Partitions, operator: KernelOperator, generator: torch.Generator, done: int) -> Partition:
-        """Returns the partition of the next sweep: a new one until there are enough, then each in turn."""
-        if len(kept.kept) < self.partitions and done >= len(kept.kept):
-            kept.kept.append(Partition.draw(operator, kept.block_size, generator))
-        if not kept.kept:
-            return Partition.draw(operator, kept.block_size, generator)
-        return kept.kept[done % len(kept.kept)]
-
-    # -- its state ---------------------------------------------------------------------------------------------------
-    def carry(self, state: Partitions | None) -> None:
-        """Returns nothing: the factors are of one H, and partitions are drawn anew at no cost."""
-        return
 
 
 class _Sweeps:
@@ -143,7 +107,7 @@ class _Sweeps:
         self.directions: list[Tensor] = []  # d_i, (n, 1 + s), the newest last
         self.products: list[Tensor] = []  # H d_i
 
-    def sweep(self, partition: Partition, *, keep: bool, together: int) -> None:
+    def sweep(self, partition: Partition, *, together: int) -> None:
         """Projects onto every block once, as far as the budget goes, and recombines."""
         progress, operator = self.progress, self.progress.operator
         d, h = self._memory()
@@ -152,9 +116,7 @@ class _Sweeps:
         b = partition.index.shape[1]
         cost = b / operator.n
         count = progress.affordable(cost, len(partition.index))
-        for _, (rows, solved) in zip(
-            range(count), partition.steps(operator, keep=keep, together=together), strict=False
-        ):
+        for _, (rows, solved) in zip(range(count), partition.steps(operator, together=together), strict=False):
             step = solved(progress.r.index_select(0, rows))  # (b, 1 + s)
             progress.v.index_add_(0, rows, step)
             operator.subtract_columns_at(progress.r, rows, step)

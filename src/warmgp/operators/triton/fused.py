@@ -25,7 +25,7 @@ from warmgp.operators.indices import Index, index_size
 from warmgp.operators.triton import products as triton_products
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
-from warmgp.operators.triton.split import Job, Tile, groups_of, multiply, splits_for
+from warmgp.operators.triton.split import Job, Tile, groups64, multiply, splits_for
 from warmgp.operators.triton.sums import gradient_sums
 
 
@@ -237,21 +237,26 @@ class FusedOperator(ChunkedOperator):
 
     def _product64(self, V: Tensor, mine: Points, rows: Tensor | None, gather: bool, start: Tensor) -> Tensor:
         """Returns K[rows, columns] V in float64."""
-        m, (b, c), V = mine.n if rows is None else rows.numel(), V.shape, V.contiguous()
-        BM, BN = 64, 32
+        m, (b, c) = mine.n if rows is None else rows.numel(), V.shape
+        BM, BN = 64, 16
         row_tiles = triton.cdiv(m, BM)
         per_split = triton.cdiv(triton.cdiv(b, splits_for(row_tiles, triton.cdiv(b, BN))), BN) * BN
         splits = triton.cdiv(b, per_split)
-        out = torch.empty(splits, m, c, device=V.device, dtype=torch.float64)
-        for first, used, plain, size in groups_of(c):
+        result = torch.empty(m, c, device=V.device, dtype=torch.float64)
+        for first, size, more in groups64(c):
+            group = V[:, first : first + size + more]
+            padded = V.new_zeros(triton.cdiv(b, BN) * BN, size + more)
+            padded[:b, : group.shape[1]] = group
+            out = torch.empty(splits, m, size + more, device=V.device, dtype=torch.float64)
             run_kernel(
                 triton_products.product64, (row_tiles, splits),
-                mine.lines, self._points.lines, mine.lines.shape[1], self._points.lines.shape[1], V,
-                self._nought if rows is None else rows, start, out, m, self.n - 1, b, per_split, c, first, used,
+                mine.lines, self._points.lines, mine.lines.shape[1], self._points.lines.shape[1], padded,
+                self._nought if rows is None else rows, start, out, m, self.n - 1, b, per_split, size + more,
                 GATHER_ROWS=rows is not None, GATHER_COLUMNS=gather, PROFILE=self._form.profile64,
-                DIM=self.x.shape[1], S=size, PLAIN=plain, BM=BM, BN=BN, num_warps=4,
+                DIM=self.x.shape[1], S=size, MORE=more, BM=BM, BN=BN, num_warps=4,
             )  # fmt: skip
-        return out.sum(0).mul_(self.signal_variance)
+            torch.sum(out[:, :, : group.shape[1]], 0, out=result[:, first : first + group.shape[1]])
+        return result.mul_(self.signal_variance)
 
     def _check(self, V: Tensor) -> None:
         if V.dtype != self.dtype or V.device != self.device:

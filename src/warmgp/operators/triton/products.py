@@ -133,44 +133,42 @@ def product(
 
 @triton.jit
 def product64(
-    XA, XB, a_stride, b_stride, V, ROWS, COLUMNS, OUT, m, last, n_columns, columns_per_split, c, first, used,
+    XA, XB, a_stride, b_stride, V, ROWS, COLUMNS, OUT, m, last, n_columns, columns_per_split, width,
     GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr, PROFILE: tl.constexpr, DIM: tl.constexpr,
-    S: tl.constexpr, PLAIN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    S: tl.constexpr, MORE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Writes OUT[split, i, first : first + used] = Σ_j k(a_i, b_j) V_j over the split's columns, all in float64.
+    """Writes OUT[split, i, :] = Σ_j k(a_i, b_j) V_j over the split's columns, all in float64.
 
-    Distances are exact, and the tensor core multiplies float64: nothing is split. Indices are as in :func:`product`.
+    Distances are exact, and the tensor core multiplies float64: nothing is split. V is (padded rows, width) with zeros
+    beyond what it has, OUT likewise; S columns are multiplied, and ``MORE`` after them: 16 for the one that comes
+    before 64 probes. Indices are as in :func:`product`.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    columns_s = PLAIN + tl.arange(0, S if S > 0 else 16)
+    columns_s = tl.arange(0, S)
+    columns_more = S + tl.arange(0, MORE if MORE > 0 else 16)
     points = rows
     if GATHER_ROWS:
         points = tl.load(ROWS + rows, mask=rows < m, other=0)
     offset = 0
     if not GATHER_COLUMNS:
         offset = tl.load(COLUMNS)
-    total = tl.zeros([BM, S if S > 0 else 16], tl.float64)
-    total_plain = tl.zeros([BM], tl.float64)
+    total = tl.zeros([BM, S], tl.float64)
+    total_more = tl.zeros([BM, MORE if MORE > 0 else 16], tl.float64)
     begin = tl.program_id(1) * columns_per_split
     for start in range(begin, tl.minimum(begin + columns_per_split, n_columns), BN):
         local = start + tl.arange(0, BN)
-        valid = local < n_columns
         if GATHER_COLUMNS:
-            columns = tl.load(COLUMNS + local, mask=valid, other=0)
+            columns = tl.load(COLUMNS + local, mask=local < n_columns, other=0)
         else:
             columns = tl.minimum(offset + local, last)
         square = add_squares(tl.zeros([BM, BN], tl.float64), points, columns, XA, XB, a_stride, b_stride, DIM)
         k = PROFILE(square)
-        line = V + local.to(tl.int64) * c + first
-        if S > 0:
-            v = tl.load(
-                line[:, None] + columns_s[None, :], mask=valid[:, None] & (columns_s < used)[None, :], other=0.0
-            )
-            total = tl.dot(k, v, total, out_dtype=tl.float64)
-        if PLAIN:
-            total_plain += tl.sum(k * tl.load(line, mask=valid, other=0.0)[None, :], 1)
-    out = OUT + (tl.program_id(1) * m + rows).to(tl.int64) * c + first
-    if PLAIN:
-        tl.store(out, total_plain, mask=rows < m)
-    if S > 0:
-        tl.store(out[:, None] + columns_s[None, :], total, mask=(rows < m)[:, None] & (columns_s < used)[None, :])
+        line = V + local.to(tl.int64) * width
+        total = tl.dot(k, tl.load(line[:, None] + columns_s[None, :]), total, out_dtype=tl.float64)
+        if MORE > 0:
+            more = tl.load(line[:, None] + columns_more[None, :])
+            total_more = tl.dot(k, more, total_more, out_dtype=tl.float64)
+    out = OUT + (tl.program_id(1) * m + rows).to(tl.int64) * width
+    tl.store(out[:, None] + columns_s[None, :], total, mask=(rows < m)[:, None])
+    if MORE > 0:
+        tl.store(out[:, None] + columns_more[None, :], total_more, mask=(rows < m)[:, None])

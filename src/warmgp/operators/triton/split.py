@@ -93,6 +93,18 @@ def groups_of(c: int) -> list[tuple[int, int, int, int]]:
     return groups
 
 
+def groups64(c: int) -> list[tuple[int, int, int]]:
+    """Groups c columns of float64; returns (first, size, more) of each group: the columns of a product and of one more
+    beside it, of which those beyond c are zero."""
+    groups, first = [], 0
+    while first < c:
+        left = c - first
+        size, more = min(GROUP, max(16, triton.next_power_of_2(left))), 16 if GROUP < left <= GROUP + 16 else 0
+        groups.append((first, size, more))
+        first += size + more
+    return groups
+
+
 def split(V: Tensor, bits: Tensor, padded: int, gain: Tensor | None = None) -> list[Columns]:
     """Splits a contiguous V (n, c) into groups of scaled columns with ``padded`` rows, times ``gain`` (c,)."""
     n, c = V.shape
