@@ -40,11 +40,10 @@ SOLVERS: dict[str, Solver] = {
     "ap": AlternatingProjections(block_size=50),
     "sgd": StochasticGradientDescent(batch_size=40),
     "rap": RecombinedProjections(block_size=50),
-    "rap0": RecombinedProjections(block_size=30, partitions=0, directions=2),
 }
 """Every solver. The block and batch sizes divide none of the problems' sizes."""
 
-ITERATIVE = ("cg", "cg0", "cgf", "cgn", "ap", "sgd", "rap", "rap0")
+ITERATIVE = ("cg", "cg0", "cgf", "cgn", "ap", "sgd", "rap")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -89,6 +89,17 @@ class Hyperparameters:
             self.length_scales,
         )
 
+    def with_signal_within(self, ratio: float, follow: float) -> Hyperparameters:
+        """Returns a θ whose signal is at most ``ratio`` times the noise; length scales fall by that power of the cut.
+
+        With ``follow`` = 1/ν a Matérn-ν kernel stays what it is at short distances, signal²/ℓ^(2ν), which is all that
+        dense data know of either.
+        """
+        cut = ratio * float(self.noise_scale / self.signal_scale)
+        if cut >= 1.0:
+            return self
+        return Hyperparameters(self.noise_scale, cut * self.signal_scale, cut**follow * self.length_scales)
+
     def equals(self, other: Hyperparameters) -> bool:
         """Says whether every number is the same, bit for bit."""
         return torch.equal(self.vector, other.vector)

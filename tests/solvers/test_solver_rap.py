@@ -1,4 +1,4 @@
-"""Recombined projections: what a combination is, partitions, the order of rows, and what is kept."""
+"""Recombined projections: what a combination is, blocks of near points, the order of rows, and rounding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warmgp import AlternatingProjections, GPRegressor, RecombinedProjections, S
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.operators import DenseOperator
-from warmgp.solvers.partitions import Partition
+from warmgp.solvers.partitions import Partition, near_order
 from warmgp.solvers.rap import _best_combination
 from warmgp.solvers.triangular import inverse_by_halves
 
@@ -62,39 +62,69 @@ def test_the_energy_never_rises() -> None:
         last = energy
 
 
-@pytest.mark.parametrize(("partitions", "directions"), [(3, 4), (0, 2)])
-def test_it_is_far_ahead_of_fixed_blocks(partitions: int, directions: int) -> None:
-    """The same products with H leave a third of what fixed blocks leave, or less (seen: a fifth to a tenth)."""
+@pytest.mark.parametrize("directions", [1, 2, 4])
+def test_it_is_far_ahead_of_fixed_blocks(directions: int) -> None:
+    """The same products with H leave a tenth of what fixed blocks leave, or less (seen: a fortieth)."""
     H, b = spread(1200, 0.05)
-    rule = StoppingRule(1e-8, 15.0)
+    rule = StoppingRule(1e-8, 10.0)
     fixed = AlternatingProjections(100).solve(H, b, rule=rule)
-    ours = RecombinedProjections(100, partitions, directions).solve(H, b, rule=rule, generator=seeded())
-    assert ours.iteration_epochs == pytest.approx(15.0, abs=0.1)
-    assert max(ours.residual_mean, ours.residual_probes) < max(fixed.residual_mean, fixed.residual_probes) / 3
+    ours = RecombinedProjections(100, directions).solve(H, b, rule=rule, generator=seeded())
+    assert ours.iteration_epochs == pytest.approx(10.0, abs=0.1)
+    assert max(ours.residual_mean, ours.residual_probes) < max(fixed.residual_mean, fixed.residual_probes) / 10
+
+
+def test_little_noise_takes_few_epochs() -> None:
+    """Dense data at noise 0.01, blocks of an eighth of the points: 12 epochs leave a tenth of the noise, or less."""
+    x = torch.rand(1600, 3, dtype=torch.float64, generator=seeded(4))
+    H = DenseOperator(x, get_kernel("matern32"), Hyperparameters(0.01, 1.0, [0.5] * 3))
+    b = torch.linalg.cholesky(H.H) @ torch.randn(1600, 3, dtype=torch.float64, generator=seeded(5))
+    found = RecombinedProjections(200).solve(H, b, rule=StoppingRule(1e-9, 12), generator=seeded())
+    left = (b - H.matmul(found.solution)).square().mean(0).sqrt() / 0.01
+    assert float(left.max()) < 0.1
 
 
 def test_the_order_of_rows_does_not_matter() -> None:
-    """Rows sorted by an input or by the target: residuals stay within 15% (asked), on average over five draws."""
+    """Rows sorted by an input or by the target: residuals stay within 15% (asked), on average over twenty draws."""
     H, b = spread(800)
     left = {}
     for name, key in (("as they come", torch.arange(800)), ("input", H.x[:, 0].argsort()), ("y", b[:, 0].argsort())):
         operator = DenseOperator(H.x[key], H.kernel, H.theta)
         found = [
-            RecombinedProjections(80).solve(operator, b[key], rule=StoppingRule(1e-8, 8), generator=seeded(seed))
-            for seed in range(5)
+            RecombinedProjections(80).solve(operator, b[key], rule=StoppingRule(1e-8, 4), generator=seeded(seed))
+            for seed in range(20)
         ]
-        left[name] = sum(one.residual_probes for one in found) / 5
+        left[name] = sum(one.residual_probes for one in found) / 20
     assert max(left.values()) <= 1.15 * min(left.values())
 
 
-# -- partitions ------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("n", "b"), [(100, 7), (100, 25), (100, 100), (100, 99), (5, 1), (1, 3)])
+# -- blocks ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("n", "b"), [(100, 7), (100, 25), (100, 100), (100, 99), (5, 1), (1, 3), (1000, 33)])
 def test_every_row_is_in_a_block(n: int, b: int) -> None:
     H = DenseOperator(torch.randn(n, 2, dtype=torch.float64), get_kernel("rbf"), Hyperparameters.ones(2))
     index = Partition.draw(H, b, seeded()).index
-    assert index.shape == (-(-n // min(n, b)), min(n, b))
+    blocks = -(-n // min(n, b))
+    assert len(index) == blocks and n / blocks <= index.shape[1] < n / blocks + 32
     assert sorted(set(index.flatten().tolist())) == list(range(n))
     assert all(len(set(rows.tolist())) == len(rows) for rows in index)  # no row twice in a block
+
+
+def test_blocks_are_of_near_points_by_the_length_scales() -> None:
+    """The spread within a block is a fraction of that of all points, in the inputs that matter."""
+    x = torch.randn(2000, 3, dtype=torch.float64, generator=seeded())
+    H = DenseOperator(x, get_kernel("rbf"), Hyperparameters(0.1, 1.0, [1.0, 1.0, 1e6]))
+    within = torch.stack([x[rows].std(0) for rows in Partition.draw(H, 32, seeded()).index]).mean(0)
+    assert float(within[:2].max()) < 0.4 and float(within[2]) > 0.8
+
+
+def test_partitions_differ_and_repeat_with_the_seed() -> None:
+    x = torch.randn(500, 2, generator=seeded())
+    first, again, other = (near_order(x, 10, seeded(seed)) for seed in (0, 0, 1))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("x", [torch.zeros(70, 2), torch.arange(70.0)[:, None], torch.eye(70)])
+def test_any_points_have_an_order(x: torch.Tensor) -> None:
+    assert near_order(x, 9, seeded()).sort().values.tolist() == list(range(70))
 
 
 @pytest.mark.parametrize("b", [1, 127, 128, 129, 300, 513])
@@ -111,37 +141,31 @@ def test_blocks_by_inverses_are_those_by_factors(monkeypatch: pytest.MonkeyPatch
     """The form for a GPU, on a CPU: the same steps."""
     H, b = spread(130)
     partition = Partition.draw(H, 40, seeded())
-    by_factor = [solves(b[rows]) for rows, solves in partition.steps(H, keep=True)]
+    by_factor = [solves(b[rows]) for rows, solves in partition.steps(H)]
     monkeypatch.setattr(type(H), "device", torch.device("cuda"))
-    for keep, together in ((False, 1), (False, 3), (True, 2), (False, 9)):
-        by_inverse = [solves(b[rows]) for rows, solves in partition.steps(H, keep=keep, together=together)]
+    for together in (1, 2, 3, 9):
+        by_inverse = [solves(b[rows]) for rows, solves in partition.steps(H, together=together)]
         assert all(torch.allclose(one, other, rtol=1e-8) for one, other in zip(by_factor, by_inverse, strict=True))
-    assert partition.inverses is not None and partition.inverses.shape == (4, 40, 40)
 
 
-def test_partitions_serve_again_at_the_same_theta_only() -> None:
+def test_nothing_is_kept() -> None:
     H, b = spread(200)
-    solver = RecombinedProjections(50)
-    first = solver.solve(H, b, rule=StoppingRule(0.01), generator=seeded())
-    evaluated = H.entries_evaluated
-    again = solver.solve(H, b, rule=StoppingRule(0.01), generator=seeded(), state=first.state)
-    blocks = sum(len(partition.factors) for partition in first.state.kept)
-    assert blocks and H.entries_evaluated == evaluated  # H is stored, and no block is evaluated anew
-    assert again.state is first.state
-    other = solver.solve(H.at(Hyperparameters(0.1, 1.0, [1.0] * 4)), b, rule=StoppingRule(0.01), state=first.state)
-    assert other.state is not first.state and other.converged
-    assert solver.carry(first.state) is None and solver.pack(solver.carry(first.state)) == ({}, {})
+    found = RecombinedProjections(50).solve(H, b, rule=StoppingRule(0.01), generator=seeded())
+    assert found.converged and found.state is None
 
 
-def test_without_kept_partitions_nothing_is_kept() -> None:
-    H, b = spread(200)
-    found = RecombinedProjections(50, 0, 2).solve(H, b, rule=StoppingRule(0.01), generator=seeded())
-    assert found.converged and not found.state.kept
+def test_rounding_ends_a_solve_that_it_leads_nowhere() -> None:
+    """Float32 at noise 10⁻⁴ cannot get to 10⁻⁶: the solve says so after tens of epochs, with a true residual."""
+    x = torch.rand(600, 2, generator=seeded())
+    H = DenseOperator(x, get_kernel("matern32"), Hyperparameters(1e-4, 1.0, [1.0] * 2))
+    b = torch.randn(600, 2, generator=seeded(1))
+    found = RecombinedProjections(100).solve(H, b, rule=StoppingRule(1e-7), generator=seeded())
+    assert found.stop_reason == "stagnated" and found.iteration_epochs <= 60 and found.residual_checked
 
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [({"block_size": 0}, "block_size"), ({"partitions": -1}, "partitions"), ({"directions": 0}, "directions"),
+    [({"block_size": 0}, "block_size"), ({"directions": 0}, "directions"),
      ({"together": 0}, "together"), ({"stall_epochs": 0.0}, "stall_epochs")],
 )  # fmt: skip
 def test_options_are_checked(options: dict[str, float], name: str) -> None:

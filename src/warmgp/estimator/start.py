@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -57,6 +59,7 @@ def options_of(plan: Plan, *, warm_start: bool, noise_floor: float, n_samples: i
         learning_rate=plan.learning_rate,
         warm_start=warm_start,
         noise_floor=noise_floor,
+        signal_ratio=plan.signal_ratio,
         n_features=plan.n_features,
         n_samples=n_samples,
         relative_steps=plan.relative_steps,
@@ -103,7 +106,9 @@ def begin(
             )
             if plan.local is not None:  # budgets and steps are for all points
                 rule = replace(options.rule, max_epochs=None)
-                some = replace(some, rule=rule, first_epochs=None, learning_rate=plan.local.learning_rate)
+                some = replace(
+                    some, rule=rule, first_epochs=None, signal_ratio=math.inf, learning_rate=plan.local.learning_rate
+                )
             state = sample_start(
                 x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator,
                 callbacks=callbacks, promote=plan.promote, dtype=operator.dtype,
@@ -111,7 +116,7 @@ def begin(
             if plan.local is not None:
                 theta = local_start(
                     x, y, operator.kernel, state.theta, plan.local, generator=generator,
-                    noise_floor=options.noise_floor, callbacks=callbacks,
+                    hold=partial(options.held, kernel=operator.kernel), callbacks=callbacks,
                 )  # fmt: skip
                 state = initial_state(operator.at(theta), options)
         else:

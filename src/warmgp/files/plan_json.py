@@ -101,6 +101,7 @@ _plan = of_class(
     local=maybe(of_class(LocalStart, learning_rate=number(5e-324))),
     first_epochs=UNLIMITED["max_epochs"],
     last_epochs=UNLIMITED["max_epochs"],
+    signal_ratio=number(finite=False),
 )
 _any_number = number(-math.inf, finite=False, nan=True)
 _record = of_class(

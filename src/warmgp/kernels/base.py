@@ -63,6 +63,9 @@ class Kernel(ABC):
     near_neighbours_suffice: ClassVar[bool] = True
     """Whether, with few inputs, a point's near neighbours tell nearly all that there is to know of it."""
 
+    follow: ClassVar[float] = 0.0
+    """The power of the signal by which length scales change while the kernel stays the same at short distances."""
+
     reach: ClassVar[float] = math.inf
     """The scaled distance from which on k is zero in float64: points further away have the prior, to the bit."""
 

@@ -37,6 +37,7 @@ class Matern12(Matern):
 
     name = "matern12"
     nu = 0.5
+    follow = 2.0
     stretch = 6.0
     reach = 1e3  # exp(−1000) is zero in float64, whose least number is about 10⁻³²⁴
     smooth_at_zero = False
@@ -71,6 +72,7 @@ class Matern32(Matern):
 
     name = "matern32"
     nu = 1.5
+    follow = 1 / 1.5
     stretch = 3.0
     reach = 1e3  # exp(−1000) is zero in float64, whose least number is about 10⁻³²⁴
 
@@ -97,6 +99,7 @@ class Matern52(Matern):
 
     name = "matern52"
     nu = 2.5
+    follow = 1 / 2.5
     stretch = 2.5
     reach = 1e3  # exp(−1000) is zero in float64, whose least number is about 10⁻³²⁴
 

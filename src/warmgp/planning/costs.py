@@ -43,8 +43,27 @@ NEAR_EPOCHS, NEAR_EPOCHS_OF_MANY_INPUTS = 4, 20
 """Epochs of conjugate gradients with near neighbours, likewise: on a map, where 2 to 6 were seen, and with many inputs,
 where 10 to 40 were seen from zero."""
 
-RAP_EPOCHS, LAST_RAP_EPOCHS = 6, 30
-"""Epochs of recombined projections in a warm-started step, and in the last solve. Seen: 2 to 10, and 10 to 60."""
+BLOCK_WORK = {True: 1.3, False: 0.3}
+"""The factors of blocks beside the Cholesky factor and the inverse that ``Rates.exact`` is of, by whether it is on a
+GPU: an inverse by halves, or a factor alone."""
+
+RAP_EPOCHS, FIRST_RAP_EPOCHS, LAST_RAP_EPOCHS = 5, 4, 12
+"""Epochs of recombined projections in a warm-started step, those that the first step has more, and those of the last
+solve. Seen: 2 to 6, 2 to 14, and 6 to 20."""
+
+SWEEP, SWEEP_CALL = 1.4, {True: 8e-3, False: 0.0}
+"""How much longer a sweep takes than a product, as its columns are gathered; seconds of its own, by whether it is on a
+GPU, for trees and launches."""
+
+BLOCK_CALL = {True: 2.5e-4, False: 0.0}
+"""Seconds of every block of a sweep, likewise."""
+
+DOUBLE = {True: 8.0, False: 2.0}
+"""How many times longer a product takes in float64, by whether it is on a GPU."""
+
+GROUP_WORK = {True: 1.0, False: 2.5}
+"""The likelihood of a point given near ones and its gradient, beside its row of a sparse factor, by whether it is on a
+GPU."""
 
 STEPS_PER_SEARCH = 15
 """Steps between two searches for neighbours. Seen: 10 to 30."""
@@ -217,14 +236,21 @@ def near_cg_seconds(rates: Rates, n: int, steps: int, features: int, epochs: flo
     )
 
 
-def local_seconds(rates: Rates, n: int, how: LocalStart) -> float:
+def local_seconds(rates: Rates, n: int, how: LocalStart, *, on_gpu: bool) -> float:
     """Estimates the seconds of a start by near neighbours: a small factor for each point and step, and searches."""
     searches = -(-how.n_steps // SEARCH_EVERY) * how.points * n * rates.search
-    return how.n_steps * (how.points * rates.sparse * (how.neighbours / 30) ** 3 + rates.call) + searches
+    group = GROUP_WORK[on_gpu] * rates.sparse * (how.neighbours / 30) ** 3
+    return how.n_steps * (how.points * group + rates.call) + searches
 
 
-def projections_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, work: float) -> float:
-    """Estimates the seconds of recombined projections: so many epochs a step, and ``work`` n b² of factors for each."""
-    step = n**2 * ((epochs + 2) * rates.recompute + rates.gradient) + n * features * rates.feature + rates.call
-    last = LAST_RAP_EPOCHS * n**2 * rates.recompute
-    return steps * (step + work * rates.exact) + last + work * rates.exact
+def projections_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, sweep: float) -> float:
+    """Estimates the seconds of recombined projections: so many epochs a step, of which each is a sweep."""
+    step = epochs * sweep + n**2 * (2 * rates.recompute + rates.gradient) + n * features * rates.feature + rates.call
+    return steps * step + LAST_RAP_EPOCHS * sweep + 2 * n**2 * rates.recompute
+
+
+def sweep_seconds(rates: Rates, n: int, block_size: int, *, on_gpu: bool) -> float:
+    """Estimates the seconds of a sweep of recombined projections: a product, factors of all blocks, and calls."""
+    b = min(block_size, n)
+    calls = SWEEP_CALL[on_gpu] + n / b * BLOCK_CALL[on_gpu]
+    return SWEEP * n**2 * rates.recompute + BLOCK_WORK[on_gpu] * n * b**2 * rates.exact + calls

@@ -16,6 +16,7 @@ from warmgp.operators import why_not_fused
 from warmgp.planning.memory import H_fits
 from warmgp.planning.request import Request, is_auto, resolve_dtype
 from warmgp.planning.solver_choice import (
+    AFTER_SAMPLE,
     LARGE,
     LAST_EPOCHS,
     conjugate_gradients,
@@ -23,7 +24,7 @@ from warmgp.planning.solver_choice import (
     max_epochs,
     starts_on_sample,
 )
-from warmgp.planning.starts import AFTER_SAMPLE, final_steps
+from warmgp.planning.starts import final_steps
 from warmgp.solvers import Solver, StoppingRule
 
 SAMPLE_FROM = 6_000

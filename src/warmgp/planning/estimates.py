@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -9,6 +10,8 @@ import torch
 from warmgp.planning.costs import (
     AP_EPOCHS,
     CG_EPOCHS,
+    DOUBLE,
+    FIRST_RAP_EPOCHS,
     NEAR_EPOCHS,
     NEAR_EPOCHS_OF_MANY_INPUTS,
     RAP_EPOCHS,
@@ -19,9 +22,10 @@ from warmgp.planning.costs import (
     local_seconds,
     near_cg_seconds,
     projections_seconds,
+    sweep_seconds,
 )
 from warmgp.planning.plan import Plan
-from warmgp.planning.solver_choice import MAP_INPUTS, has_neighbours, projection_work
+from warmgp.planning.solver_choice import MAP_INPUTS, has_neighbours
 from warmgp.solvers import ConjugateGradients, RecombinedProjections, Solver
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS
 
@@ -32,9 +36,11 @@ def training_seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
     if plan.start_solver is not None:
         seconds += _steps_seconds(plan, plan.start_solver, plan.sample_size, d, N_STEPS, rates)
     if plan.local is not None:
-        seconds += local_seconds(rates, n, plan.local)
-    if plan.first_epochs is not None:
-        seconds += (plan.first_epochs - (plan.rule.max_epochs or 0.0)) * n**2 * rates.recompute
+        seconds += local_seconds(rates, n, plan.local, on_gpu=plan.device.type == "cuda")
+    if plan.first_epochs is not None and plan.n_steps:
+        seconds += FIRST_RAP_EPOCHS * n**2 * rates.recompute
+    if not math.isinf(plan.signal_ratio):  # two residuals of the last solve in float64
+        seconds += 2 * DOUBLE[plan.device.type == "cuda"] * n**2 * rates.recompute
     if plan.init == "subset":
         seconds += min(N_CENTROIDS, n) * exact_seconds(rates, plan.neighbourhood_size, N_STEPS)
     return seconds
@@ -57,8 +63,9 @@ def _steps_seconds(plan: Plan, solver: Solver, n: int, d: int, steps: int, rates
     if isinstance(solver, RecombinedProjections):
         if stored:
             rates = replace(rates, recompute=rates.product)
-        epochs, work = min(RAP_EPOCHS, most or RAP_EPOCHS), projection_work(solver, n)
-        return slower * projections_seconds(rates, n, steps, features, epochs, work)
+        epochs = min(RAP_EPOCHS, most or RAP_EPOCHS)
+        sweep = sweep_seconds(rates, n, solver.block_size, on_gpu=plan.device.type == "cuda")
+        return slower * projections_seconds(rates, n, steps, features, epochs, sweep)
     usual = {"ap": AP_EPOCHS, "cg": CG_EPOCHS}.get(solver.name, 100)
     return slower * epochs_seconds(rates, n, steps, features, min(usual, most or usual), stored=stored)
 

@@ -87,11 +87,11 @@ def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, siz
 
 
 def projection_bytes(solver: RecombinedProjections, n: int, columns: int, dtype: torch.dtype, on_gpu: bool) -> int:
-    """Returns the bytes of the factors that recombined projections keep, of the blocks in the making in float64, and of
-    the sweeps that are recombined."""
+    """Returns the bytes of the blocks of recombined projections in the making, in float64, and of the sweeps that are
+    recombined."""
     b, size = min(n, solver.block_size), dtype.itemsize
     making = 4 * 8 * min(solver.together * b**2, n * b) if on_gpu else 2 * 8 * b**2
-    return size * solver.partitions * n * b + making + 2 * solver.directions * n * columns * size
+    return making + 2 * solver.directions * n * columns * size
 
 
 def vector_bytes(n: int, d: int, n_probes: int, dtype: torch.dtype) -> int:

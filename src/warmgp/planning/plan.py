@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -56,6 +57,8 @@ class Plan:
         How near neighbours correct what the sample found, at the density of all points.
     first_epochs, last_epochs : float or None
         The budgets of the first and the last solve on all points in epochs, where they have others than the steps.
+    signal_ratio : float
+        The most times that the signal may be the noise (:mod:`warmgp.planning.starts`).
     threads : int
         The threads of the CPU that training uses, unless torch has fewer by then; 0 for as many as torch has.
     estimated_seconds, estimated_bytes : float, int
@@ -84,6 +87,7 @@ class Plan:
     local: LocalStart | None = None
     first_epochs: float | None = None
     last_epochs: float | None = None
+    signal_ratio: float = math.inf
     threads: int = 0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0

@@ -39,7 +39,7 @@ from warmgp.planning.memory import H_fits, peak_bytes
 from warmgp.planning.plan import Plan as Plan
 from warmgp.planning.request import Request, Settings
 from warmgp.planning.solver_choice import choose_solver
-from warmgp.planning.starts import choose_first_epochs, choose_local_start
+from warmgp.planning.starts import choose_first_epochs, choose_local_start, choose_signal_ratio
 from warmgp.planning.threads import choose_threads
 
 Value = TypeVar("Value")
@@ -108,6 +108,7 @@ def plan_for(request: Request) -> Plan:
         local=decided(choose_local_start(request, solver, init)),
         first_epochs=decided(choose_first_epochs(request, solver)),
         last_epochs=decided(decisions.choose_last_epochs(request, solver)),
+        signal_ratio=decided(choose_signal_ratio(request, solver, dtype)),
         threads=threads,
     )
     needs = peak_bytes(plan, request.n, request.d)

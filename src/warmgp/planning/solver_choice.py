@@ -8,11 +8,13 @@ from dataclasses import replace
 import torch
 
 from warmgp.planning.costs import (
+    BLOCK_WORK,
     RAP_EPOCHS,
     Rates,
     exact_seconds,
     factor_cg_seconds,
     projections_seconds,
+    sweep_seconds,
     usual_rates,
 )
 from warmgp.planning.gpu_pace import Pace
@@ -36,38 +38,29 @@ CLEARLY = 0.5
 LARGE = 50_000
 """The points from which on a solver that was named, or one with neighbours, gets the paper's budget and small steps."""
 
-DEARER = 8.0
-"""How many times longer than recombined projections a training with whole factors may take: its iterations are few
-whatever the noise, while theirs are not known beforehand."""
+DEARER = 1.5
+"""How many times longer than recombined projections a training with whole factors may take. Around 1 both were as fast
+(10,000 points of houseelectric and protein on two cores: 57 and 68 s with factors, 67 and 62 s with projections)."""
 
-FIRST_EPOCHS, STEP_EPOCHS, LAST_EPOCHS = 20.0, 6.0, 100.0
+AFTER_SAMPLE = 30
+"""The most steps on all points after a start on a sample."""
+
+FIRST_EPOCHS, STEP_EPOCHS, LAST_EPOCHS = 20.0, 6.0, 60.0
 """Budgets of recombined projections in epochs: of the first solve, which starts from nothing, of a step, whose solve
 goes on in the next one, and of the last solve."""
 
-PARTITIONS, DIRECTIONS, FRESH_DIRECTIONS = 3, 4, 2
-"""Partitions that are kept, and the sweeps that are recombined with them, or without any."""
+WAYS = ((2, 32), (2, 8), (1, 1))
+"""Ways to sweep, the best one first: sweeps that are recombined, and blocks that are inverted at once. On an H200 a
+block of 2,656 rows takes 3.5 ms in fours and 0.7 ms in 38s."""
 
-KEPT_SHARE, FRESH_SHARE = 1.0, 0.15
-"""Epochs that the factors of one partition may cost: where they are kept for a solve, and where every sweep has new
-ones."""
+FACTOR_SHARE = 0.15
+"""The share of a sweep that factors of its blocks may take."""
 
-WAYS = (
-    (PARTITIONS, DIRECTIONS, KEPT_SHARE, 32),
-    (0, FRESH_DIRECTIONS, FRESH_SHARE, 8),
-    (0, FRESH_DIRECTIONS, FRESH_SHARE, 1),
-    (0, 1, FRESH_SHARE, 1),
-)
-"""Ways to sweep, the best one first: partitions, directions, the epochs that factors of a partition may cost, and the
-blocks that are inverted at once. On an H200 a block of 2,656 rows takes 3.5 ms in fours and 0.7 ms in 38s."""
+LEAST_BLOCK, MOST_BLOCK = {True: 1_536, False: 500}, 1_536
+"""Rows of a block, by whether it is on a GPU: with fewer, its solve is no longer small beside everything around it
+(0.25 ms of launches a block on an H200); more bring little."""
 
 SINGLE = torch.float32
-
-BLOCK_WORK = {True: 1.3, False: 0.3}
-"""The factors of blocks beside the Cholesky factor and the inverse that ``Rates.exact`` is of, by whether it is on a
-GPU: an inverse by halves, or a factor alone."""
-
-LEAST_BLOCK = 500
-"""Rows of a block below which its solve is no longer small beside everything around it."""
 
 EXACT_UP_TO_ON_GPU = 8_000
 """The most points whose training is exact on an H200; see :func:`exact_up_to`."""
@@ -100,21 +93,21 @@ def choose_solver(request: Request, n_features: int, rates: Rates) -> tuple[Solv
     if has_neighbours(cg):
         return cg, f"Conjugate gradients with near neighbours as their preconditioner, for {request.n:,} points."
     rap = recombined_projections(request)
-    if cg.factor_after is not None and not _clearly_dearer(request, cg, rap, n_features, rates):
+    if cg.factor_after is not None and not _dearer(request, cg, rap, n_features):
         return cg, (
             f"Conjugate gradients with a whole factor now and then as their preconditioner, for {request.n:,} points."
         )
-    kind = f"{rap.partitions} partitions" if rap.partitions else "new ones for every sweep"
-    return rap, f"Recombined projections on blocks of {rap.block_size:,} rows, {kind}, for {request.n:,} points."
+    return rap, f"Recombined projections on blocks of {rap.block_size:,} near points, for {request.n:,} points."
 
 
-def _clearly_dearer(
-    request: Request, cg: ConjugateGradients, rap: RecombinedProjections, n_features: int, rates: Rates
-) -> bool:
+def _dearer(request: Request, cg: ConjugateGradients, rap: RecombinedProjections, n_features: int) -> bool:
     """Says whether whole factors would take ``DEARER`` times as long as projections, by the usual rates."""
-    rates, n = usual_rates(request), request.n
-    whole = factor_cg_seconds(rates, n, 30, n_features, cg.factor_after or 0)
-    return whole > DEARER * projections_seconds(rates, n, 30, n_features, RAP_EPOCHS, projection_work(rap, n))
+    rates, n, on_gpu = usual_rates(request), request.n, request.device.type == "cuda"
+    stored = not on_gpu and H_fits(n, SINGLE, request.memory_budget)
+    sweeps = replace(rates, recompute=rates.product) if stored else rates
+    sweep = sweep_seconds(sweeps, n, rap.block_size, on_gpu=on_gpu)
+    whole = factor_cg_seconds(rates, n, AFTER_SAMPLE, n_features, cg.factor_after or 0)
+    return whole > DEARER * projections_seconds(sweeps, n, AFTER_SAMPLE, n_features, RAP_EPOCHS, sweep)
 
 
 def _as_asked(asked: str | Solver, request: Request) -> tuple[Solver, str]:
@@ -212,25 +205,19 @@ def alternating_projections(request: Request) -> AlternatingProjections:
 def recombined_projections(request: Request, n: int | None = None) -> RecombinedProjections:
     """Returns recombined projections as they suit n of the points.
 
-    Blocks are as large as their factors are worth: those of one partition cost about an epoch. Three partitions are
-    kept where they leave room for all else, even in float64; otherwise every sweep has new, smaller blocks.
+    Blocks are as large as their factors are worth, and fewer of them are in the making where memory is short.
     """
     n, on_gpu = n or request.n, request.device.type == "cuda"
     rates, left = usual_rates(request), request.memory_budget - vector_bytes(n, request.d, request.n_probes, SINGLE)
-    for partitions, directions, share, together in WAYS:
-        b = int((share * n * rates.recompute / (BLOCK_WORK[on_gpu] * rates.exact)) ** 0.5) // 32 * 32
-        solver = RecombinedProjections(min(n, max(LEAST_BLOCK, b)), partitions, directions, together)
-        kept = torch.float64 if partitions else SINGLE  # blocks may have to be float64
-        if projection_bytes(solver, n, request.columns, kept, on_gpu) <= left:
+    b = int((FACTOR_SHARE * n * rates.recompute / (BLOCK_WORK[on_gpu] * rates.exact)) ** 0.5) // 32 * 32
+    b = min(n, MOST_BLOCK, max(LEAST_BLOCK[on_gpu], b))
+    for directions, together in WAYS:
+        solver = RecombinedProjections(b, directions, together)
+        if projection_bytes(solver, n, request.columns, SINGLE, on_gpu) <= left:
             return solver
     while solver.block_size > 1 and projection_bytes(solver, n, request.columns, SINGLE, on_gpu) > left:
         solver = replace(solver, block_size=solver.block_size // 2)
     return solver
-
-
-def projection_work(solver: RecombinedProjections, n: int) -> float:
-    """Returns the work of all blocks' factors for one solve, in units of ``Rates.exact``."""
-    return (solver.partitions or RAP_EPOCHS) * n * min(solver.block_size, n) ** 2
 
 
 def _has_factor(solver: Solver) -> bool:

@@ -7,20 +7,30 @@ the device's kind, not measured in the moment, so that the same data, settings a
 
 from __future__ import annotations
 
-from warmgp.planning.costs import usual_rates
+import math
+
+import torch
+
+from warmgp.planning.costs import DOUBLE, RAP_EPOCHS, local_seconds, sweep_seconds, usual_rates
 from warmgp.planning.request import Request, is_auto
-from warmgp.planning.solver_choice import FIRST_EPOCHS, STEP_EPOCHS, few_steps
+from warmgp.planning.solver_choice import AFTER_SAMPLE, FIRST_EPOCHS, few_steps, recombined_projections
 from warmgp.solvers import Solver
 from warmgp.training.local_start import LocalStart
+from warmgp.training.rounding import resolved_ratio
 
-AFTER_SAMPLE, FEWEST = 30, 5
-"""The most steps on all points after a start on a sample, and the fewest."""
+FINAL_SECONDS = {True: 20.0, False: 300.0}
+"""Seconds of steps on all points above which their number falls, to none at last, by whether they are on a GPU."""
 
-FINAL_SECONDS = 30.0
-"""Seconds of steps on all points above which their number falls, to ``FEWEST`` at last."""
+ROUNDING_SHARE = 0.1
+"""The most that rounding may leave of a residual, in units of σ (:mod:`warmgp.training.rounding`): one correction by a
+residual in float64 takes the rest away."""
 
-OVERHEAD_EPOCHS = 4.0
-"""Epochs of a step beside its iterations: the residuals before and after them, and the gradient."""
+SLOW_DOUBLE = {True: 10.0, False: 60.0}
+"""Seconds of a step in float64 above which training stays in float32, and within what that resolves, by whether it is
+on a GPU."""
+
+LOCAL_SHARE = 0.15
+"""The most that a start by near neighbours may cost, beside the steps on all points."""
 
 ON_GPU = LocalStart(points=8192, neighbours=48, n_steps=100)
 ON_CPU = LocalStart(points=4096, neighbours=24, n_steps=60)
@@ -29,21 +39,45 @@ ON_CPU = LocalStart(points=4096, neighbours=24, n_steps=60)
 
 
 def step_seconds(request: Request) -> float:
-    """Estimates the seconds of a step on all points, by the usual rates of the device."""
-    rates = usual_rates(request)
-    return rates.call + (STEP_EPOCHS + OVERHEAD_EPOCHS) * request.n**2 * rates.recompute
+    """Estimates the seconds of a step of recombined projections on all points, by the usual rates of the device."""
+    rates, n = usual_rates(request), request.n
+    block_size = recombined_projections(request).block_size
+    sweep = sweep_seconds(rates, n, block_size, on_gpu=request.device.type == "cuda")
+    return rates.call + RAP_EPOCHS * sweep + n**2 * (2 * rates.recompute + rates.gradient)
+
+
+def steps_seconds(request: Request) -> float:
+    """Estimates the seconds of all steps on all points, and of a last solve that is like a few of them."""
+    return (final_steps(request) + 3) * step_seconds(request)
 
 
 def final_steps(request: Request) -> int:
     """Returns the most steps on all points after a start on a sample and near neighbours."""
-    return max(FEWEST, min(AFTER_SAMPLE, int(FINAL_SECONDS / step_seconds(request))))
+    return min(AFTER_SAMPLE, int(FINAL_SECONDS[request.device.type == "cuda"] / step_seconds(request)))
+
+
+def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) -> tuple[float, str]:
+    """Decides how many times the noise the signal may be: what products in float32 resolve, where float64 is too slow.
+
+    Dense data tell the kernel at short distances only, so that little is lost with a smaller signal and shorter length
+    scales (`Hyperparameters.with_signal_within`).
+    """
+    on_gpu = request.device.type == "cuda"
+    slow = step_seconds(request) * DOUBLE[on_gpu] > SLOW_DOUBLE[on_gpu]
+    if not few_steps(solver) or dtype != torch.float32 or not slow:
+        return math.inf, ""
+    ratio = resolved_ratio(request.n, ROUNDING_SHARE)
+    return ratio, f"The signal stays below {ratio:.0f} times the noise: float32 resolves that with so many points."
 
 
 def choose_local_start(request: Request, solver: Solver, init: str) -> tuple[LocalStart | None, str]:
     """Decides whether near neighbours correct what the sample found: where steps on all points are dear."""
     if init != "sample" or not few_steps(solver) or not is_auto(request.settings.init):
         return None, ""
-    how = ON_GPU if request.device.type == "cuda" else ON_CPU
+    on_gpu = request.device.type == "cuda"
+    how = ON_GPU if on_gpu else ON_CPU
+    if local_seconds(usual_rates(request), request.n, how, on_gpu=on_gpu) > LOCAL_SHARE * steps_seconds(request):
+        return None, ""
     told = f"{how.n_steps} steps by {how.neighbours} near neighbours of {how.points:,} points"
     return how, f"The sample's hyperparameters are corrected to the density of all points: {told}."
 

@@ -18,6 +18,7 @@ that is much, of near points little, at any number of points.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,10 @@ ROWS_AT_ONCE = 2**18
 REFRESH_EVERY = 10
 """Sweeps in float32 after which the residual is computed afresh: rounding moves the one that is carried along, by up
 to a fifth of it a sweep at little noise (500,000 points, σ = 0.0165)."""
+
+ROUNDED, LEAST_GAIN = 0.9, 0.7
+"""The solve ends as stagnated where the residual that was carried along is less than the first share of the true one,
+and that more than the second share of what it was ``REFRESH_EVERY`` sweeps ago: rounding is then all that is left."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ class RecombinedProjections(Solver):
         generator = generator or torch.Generator().manual_seed(0)
         sweeps = _Sweeps(progress, self.directions)
         stall = Stall(self.stall_epochs)
-        done = 0
+        done, last = 0, math.inf  # sweeps, and the residual when it was last computed afresh
         while True:
             norms = progress.norms()
             if progress.exploded(norms) or stall.update(max(norms), progress.iteration_epochs):
@@ -94,7 +99,13 @@ class RecombinedProjections(Solver):
             if progress.stop_reason or progress.finished(norms, min(self.block_size, operator.n) / operator.n):
                 return progress.result()
             if done and done % REFRESH_EVERY == 0 and operator.dtype == torch.float32:
+                carried = max(norms)
                 progress.refresh()
+                true = max(progress.norms())
+                if carried < ROUNDED * true and true > LEAST_GAIN * last:
+                    progress.stop_reason = "stagnated"
+                    return progress.result()
+                last = true
             sweeps.sweep(Partition.draw(operator, self.block_size, generator), together=self.together)
             done += 1
 

@@ -20,12 +20,16 @@ from warmgp.training.accuracy import MEAN, SAMPLES, Accuracy, accuracy
 from warmgp.training.precision import PrecisionLostError, watch
 from warmgp.training.problem import Problem
 from warmgp.training.refinement import refined
+from warmgp.training.rounding import rounding
 from warmgp.training.state import MEAN_SHARE, TrainingOptions, TrainingState
 
 logger = logging.getLogger(__name__)
 
 LEAST_MORE = 50.0
 """The least epochs that a solver which does not refine cheaply is given to go on below the tolerance."""
+
+WITHIN_REACH = 2.0
+"""How much more than what rounding leaves a solve in float32 aims for."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
     final = _solved_by_factor(operator, targets, options.rule) if options.exact_posterior else None
     by_factor = final is not None or options.gradient.needs_factor
     if final is None:
-        final = _solved(problem, options, targets, start, generator, state.solver_state)
+        final = _solved(problem, options, targets, start, generator, state.solver_state, draw)
     if problem.watched:
         watch(problem, targets, final, draw, options.rule.tol)
     functions = functions_of(draw)
@@ -76,8 +80,13 @@ def _solved(
     start: Tensor | None,
     generator: torch.Generator,
     state: Any,
+    draw: PathwiseDraw,
 ) -> SolveResult:
-    """Solves by the solver of training; in float64 first by corrections in float32, where that was not enough alone."""
+    """Solves by the solver of training; in float64 first by corrections in float32, where that was not enough alone.
+
+    Raises :class:`PrecisionLostError` after a solve in float32 of large data, where rounding is known to leave too much
+    and more epochs would be in vain.
+    """
     operator, single = problem.operator, problem.single
     if single is not None and start is not None:
         rule = options.last_rule(operator.theta, targets)
@@ -85,7 +94,13 @@ def _solved(
         if found.converged:
             return found
         start = found.solution
-    return last_solve(operator, targets, start, options, generator, state)
+    left = rounding(operator.theta, operator.n)
+    if not problem.watched or options.last_epochs is None or left <= MEAN_SHARE:
+        return last_solve(operator, targets, start, options, generator, state)
+    share = min(1.0, WITHIN_REACH * left)  # all that float32 can do
+    found = last_solve(operator, targets, start, options, generator, state, share=share)
+    reason = f"float32 resolves the mean to {left:.2g} predictive std only"
+    raise PrecisionLostError(reason, found.solution, draw, found.epochs)
 
 
 def _pathwise(options: TrainingOptions) -> Pathwise:

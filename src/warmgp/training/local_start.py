@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from warmgp.hyperparameters import Hyperparameters, inverse_softplus
+from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import ranges
 from warmgp.operators.conditionals import conditionals
@@ -64,17 +64,18 @@ def local_start(
     how: LocalStart,
     *,
     generator: torch.Generator,
-    noise_floor: float = 0.0,
+    hold: Callable[[Tensor], Tensor] = lambda nu: nu,
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
     """Returns the hyperparameters that the likelihood of points given near ones leads to from θ.
 
+    ``hold`` keeps ν within its limits.
     It is a start: where numbers fail on the way, those of the last good step are returned, with a line in the log.
     """
     n = x.shape[0]
     rank = torch.randperm(n, generator=generator)
     z = (x - x.mean(0)).float()  # for neighbours: near ones may change places
-    state = TrainingState(0, theta.unconstrained, Adam.zeros(theta.vector.numel()))
+    state = TrainingState(0, hold(theta.unconstrained), Adam.zeros(theta.vector.numel()))
     groups, last, resting = torch.empty(0), theta, []
     for step in range(how.n_steps):
         began = time.perf_counter()
@@ -92,15 +93,14 @@ def local_start(
         slope = state.theta.chain_rule(gradient) / len(groups)
         rate = how.learning_rate * _rest(step, how.n_steps)
         nu, adam = state.adam.ascend(state.nu, slope, rate * state.theta.vector.clamp_min(1.0))
-        if noise_floor:
-            nu[0] = torch.maximum(nu[0], inverse_softplus(torch.tensor(noise_floor, dtype=torch.float64)))
+        nu = hold(nu)
         record = _record(state.theta, step, float(densities.mean()) * n, time.perf_counter() - began)
         state = replace(state, step=step + 1, nu=nu, adam=adam, history=(*state.history, record))
         if step >= (1.0 - REST) * how.n_steps:
             resting.append(nu)
         for callback in callbacks:
             callback(record, state)
-    return Hyperparameters.from_unconstrained(torch.stack(resting).mean(0)) if resting else state.theta
+    return Hyperparameters.from_unconstrained(hold(torch.stack(resting).mean(0))) if resting else state.theta
 
 
 def _rest(step: int, n_steps: int) -> float:

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from warmgp.checks import check_count, check_features, check_learning_rate, check_noise_floor
 from warmgp.gradient import GradientEstimator
-from warmgp.hyperparameters import Hyperparameters
+from warmgp.hyperparameters import Hyperparameters, inverse_softplus
+from warmgp.kernels import Kernel
 from warmgp.solvers import Solver, StoppingRule
 from warmgp.training.adam import Adam
 
@@ -20,6 +22,9 @@ MEAN_SHARE, SAMPLES_SHARE = 0.03, 0.2
 system, and of the posterior functions. A residual of a function adds its square to a variance, 4% of σ², which costs
 less than 0.001 nats a point; one of the mean moves every prediction."""
 
+
+BUDGETED = 4.0
+"""How many times the tolerance the residual of a solve on a budget may be without doubts about float32."""
 
 TINY = 1e-300
 """Stands for the size of a target that is zero."""
@@ -41,6 +46,9 @@ class TrainingOptions:
         Whether a solve starts from the last solution, with the same probes.
     noise_floor : float
         The least σ, to which it is raised at the start and after a step; 0 for none.
+    signal_ratio : float
+        The most times that the signal may be the noise, to which it is cut at the start and after a step
+        (:meth:`Hyperparameters.with_signal_within`).
     n_features : int
         Features of the posterior's prior functions where training has none of its own (standard, exact).
     n_samples : int
@@ -69,6 +77,7 @@ class TrainingOptions:
     learning_rate: float = 0.1
     warm_start: bool = True
     noise_floor: float = 0.0
+    signal_ratio: float = math.inf
     n_features: int = 2000
     n_samples: int = 64
     relative_steps: bool = False
@@ -89,10 +98,27 @@ class TrainingOptions:
                 f'gradient="{self.gradient.name}" needs solver="cholesky", got solver={self.solver.name!r}'
             )
 
+    def held(self, nu: Tensor, kernel: Kernel) -> Tensor:
+        """Returns ν within the limits: the noise floor, and the ratio of signal and noise."""
+        if self.noise_floor:
+            nu = nu.clone()
+            nu[0] = torch.maximum(nu[0], inverse_softplus(torch.tensor(self.noise_floor, dtype=torch.float64)))
+        if math.isinf(self.signal_ratio):
+            return nu
+        theta = Hyperparameters.from_unconstrained(nu)
+        within = theta.with_signal_within(self.signal_ratio, kernel.follow)
+        return nu if within is theta else within.unconstrained
+
     @property
     def starts_warm(self) -> bool:
         """Whether a solve starts from the last solution. It never does where the gradient needs a factor."""
         return self.warm_start and not self.gradient.needs_factor
+
+    @property
+    def watched_tol(self) -> float:
+        """The residual of a step in float32 up to which float64 is not asked for: more than the tolerance where there
+        is a budget, which may leave as much."""
+        return self.rule.tol * (1.0 if self.rule.max_epochs is None else BUDGETED)
 
     def rule_of(self, solution: Tensor | None) -> StoppingRule:
         """Returns the rule of a step that starts from these solutions, or from nothing."""

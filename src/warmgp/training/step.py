@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from warmgp.gradient import functions_of
-from warmgp.hyperparameters import Hyperparameters, inverse_softplus
+from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
 from warmgp.solvers import SolveResult
 from warmgp.training.adam import Adam
@@ -21,8 +21,8 @@ from warmgp.training.validation import validation_metrics
 
 def initial_state(operator: KernelOperator, options: TrainingOptions) -> TrainingState:
     """Returns the state before the first step, at the operator's θ."""
-    theta = operator.theta.with_noise_floor(options.noise_floor)
-    return TrainingState(0, theta.unconstrained, Adam.zeros(theta.vector.numel()))
+    nu = options.held(operator.theta.unconstrained, operator.kernel)
+    return TrainingState(0, nu, Adam.zeros(nu.numel()))
 
 
 def take_step(
@@ -47,12 +47,12 @@ def take_step(
         state=state.solver_state,
     )
     if problem.watched:
-        watch(problem, targets, result, draw, options.rule.tol)
+        watch(problem, targets, result, draw, options.watched_tol)
     carried = options.solver.carry(result.state)
     result = replace(result, state=None)  # what is not carried need not be held while the gradient is made
     slope = _slope(options, operator, result, targets, state.step)
     likelihood = gradient.log_marginal_likelihood(operator, result, targets)
-    nu, adam = _move(options, operator.theta, state, slope)
+    nu, adam = _move(options, operator, state, slope)
     seconds = time.perf_counter() - began
     record = _record(operator.theta, result, step=state.step, seconds=seconds, note=note)
     record = replace(
@@ -91,13 +91,13 @@ def _slope(
     return operator.theta.chain_rule(gradient)
 
 
-def _move(options: TrainingOptions, theta: Hyperparameters, state: TrainingState, slope: Tensor) -> tuple[Tensor, Adam]:
+def _move(
+    options: TrainingOptions, operator: KernelOperator, state: TrainingState, slope: Tensor
+) -> tuple[Tensor, Adam]:
     """Returns the next ν and Adam's moments."""
-    stretch = theta.vector.clamp_min(1.0) if options.relative_steps else 1.0
+    stretch = operator.theta.vector.clamp_min(1.0) if options.relative_steps else 1.0
     nu, adam = state.adam.ascend(state.nu, slope, options.learning_rate * stretch)
-    if options.noise_floor:
-        nu[0] = torch.maximum(nu[0], inverse_softplus(torch.tensor(options.noise_floor, dtype=torch.float64)))
-    return nu, adam
+    return options.held(nu, operator.kernel), adam
 
 
 def _record(theta: Hyperparameters, result: SolveResult, *, step: int, seconds: float, note: str) -> StepRecord:
