@@ -202,9 +202,11 @@ def test_every_way_to_a_solver_says_why() -> None:
         (request(8_000, 2), "cg",
          "Conjugate gradients with near neighbours as their preconditioner, for 8,000 points."),
         (request(40_000, device="cuda", memory=20), "rap",
-         "Recombined projections on blocks of 1,184 rows, 3 partitions, for 40,000 points."),
+         "Recombined projections on blocks of 1,536 near points, for 40,000 points."),
         (request(10**6, memory=6), "rap",
-         "Recombined projections on blocks of 7,040 rows, new ones for every sweep, for 1,000,000 points."),
+         "Recombined projections on blocks of 1,536 near points, for 1,000,000 points."),
+        (request(30_000, 3, device="cuda", memory=90), "cg",
+         "Conjugate gradients with a whole factor now and then as their preconditioner, for 30,000 points."),
         (request(400, solver="sgd"), "sgd", ""),
     ):  # fmt: skip
         solver, told = choose_solver(asked, 2_000, TYPICAL)
@@ -215,7 +217,7 @@ def test_every_way_to_a_solver_says_why() -> None:
 def test_the_budget_that_is_told_is_the_one_that_is_used(given: Any) -> None:
     plan = plan_for(request(60_000, max_epochs=given))
     budget = 6.0 if given == "auto" else given
-    assert plan.rule.max_epochs == budget and plan.last_epochs == (100.0 if given == "auto" else None)
+    assert plan.rule.max_epochs == budget and plan.last_epochs == (60.0 if given == "auto" else None)
     assert ("at most" in str(plan).split("operator")[0].split("tolerance")[1]) is (budget is not None)
 
 

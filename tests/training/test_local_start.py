@@ -52,11 +52,11 @@ def test_it_finds_what_only_dense_data_show() -> None:
     assert again.equals(found)
 
 
-def test_noise_floor_and_few_points() -> None:
+def test_limits_hold_and_few_points_do() -> None:
     x, y = toy(30, 2)
     found = local_start(x, y * 0, Matern32(), Hyperparameters.ones(2), LocalStart(10, 64, 40), generator=seeded(),
-                        noise_floor=0.5)  # fmt: skip
-    assert float(found.noise_scale) >= 0.5 * (1 - 1e-9)
+                        hold=lambda nu: nu.clamp_min(0.5))  # fmt: skip
+    assert float(found.unconstrained.min()) >= 0.5 * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("failure", ["factor", "gradient"])

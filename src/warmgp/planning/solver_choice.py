@@ -93,7 +93,8 @@ def choose_solver(request: Request, n_features: int, rates: Rates) -> tuple[Solv
     if has_neighbours(cg):
         return cg, f"Conjugate gradients with near neighbours as their preconditioner, for {request.n:,} points."
     rap = recombined_projections(request)
-    if cg.factor_after is not None and not _dearer(request, cg, rap, n_features):
+    is_map = request.d <= MAP_INPUTS
+    if cg.factor_after is not None and (is_map or not _dearer(request, cg, rap, n_features)):
         return cg, (
             f"Conjugate gradients with a whole factor now and then as their preconditioner, for {request.n:,} points."
         )
