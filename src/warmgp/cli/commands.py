@@ -24,7 +24,7 @@ from warmgp.cli import demo as demonstration
 from warmgp.cli import options as opt
 from warmgp.cli.answers import FarInputs, answer, feature_names
 from warmgp.cli.columns import UsageError, feature_chunks, one_target, resolve
-from warmgp.cli.fitting import check_apart, check_paths, check_settings, fit_table, number
+from warmgp.cli.fitting import check_apart, check_paths, check_settings, fit_table, number, seconds
 from warmgp.cli.held_out import metrics
 from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import cells, console, say, show, tell
@@ -35,7 +35,7 @@ from warmgp.files.paths import NotAFileError, check_writable
 
 FloatArray = NDArray[np.float64]
 
-STOPPED = {"settled": "until it settled", "steps": "all of them: more may help"}
+STOPPED = {"settled": "until it settled", "steps": "all of them: more may help", "time": "until the time limit"}
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -83,6 +83,7 @@ def fit(
     noise_floor: opt.NoiseFloor = 1e-4,
     dtype: opt.Dtype = "auto",
     device: opt.Device = "auto",
+    time_limit: opt.TimeLimit = None,
     seed: opt.Seed = 0,
     checkpoint: opt.Checkpoint = None,
     checkpoint_every: opt.CheckpointEvery = 10,
@@ -111,6 +112,7 @@ def fit(
         noise_floor=noise_floor,
         dtype=dtype,
         device=device,
+        time_limit=seconds("--time-limit", time_limit),
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         verbose=not quiet,

@@ -30,6 +30,23 @@ def number(option: str, text: str, kind: Callable[[str], Any], none: bool = Fals
         raise UsageError(f"{option} must be {what}{', none' if none else ''} or auto, got {text!r}") from None
 
 
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def seconds(option: str, text: str | None) -> float | None:
+    """Returns a time such as 90s, 10m or 1.5h in seconds; None where there is none."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([a-z]*)\s*", text)
+    try:
+        value = float(found[1]) * UNITS[found[2]] if found else 0.0
+    except (ValueError, KeyError):
+        value = 0.0
+    if value <= 0:
+        raise UsageError(f"{option} must be a time such as 90s, 10m or 2h, got {text!r}")
+    return value
+
+
 def check_settings(model: GPRegressor) -> None:
     """Refuses wrong options by their names, before a table is read."""
     seed = model.random_state

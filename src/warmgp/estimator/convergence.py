@@ -45,6 +45,7 @@ def unsolved(final: SolveResult, plan: Plan, found: Accuracy, what: tuple[str, s
     epochs = _budget(plan)
     remedy = {
         "budget": f"raise max_epochs (now {epochs:g}) or n_steps" if epochs else "",
+        "time": "raise time_limit",
         "stagnated": f"use {precise}a higher noise_floor",
         "diverged": 'use solver="ap" or a smaller learning rate of the solver',
     }.get(final.stop_reason, "")

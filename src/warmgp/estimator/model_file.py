@@ -47,7 +47,7 @@ from warmgp.solvers import SOLVERS, Solver
 if TYPE_CHECKING:
     from warmgp.estimator.regressor import GPRegressor
 
-NOT_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "memory_budget")
+NOT_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "memory_budget", "time_limit")
 """Parameters that the result of a resumed fit does not depend on: they are not part of a fingerprint."""
 NOT_SAVED = ("callbacks", "checkpoint")
 """Parameters that belong to one fit, not to its model: a loaded model that is fitted again writes nowhere."""

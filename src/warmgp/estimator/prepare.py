@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -56,6 +56,13 @@ class TrainingData:
     held_out: tuple[FloatArray, FloatArray] | None
     as_given: dict[str, FloatArray]
     too_fine: str
+
+    def drawn(self, rows: int, seed: int) -> TrainingData:
+        """Returns so many of the rows, drawn at random; all of them where ``rows`` is 0."""
+        if not rows:
+            return self
+        some = np.sort(np.random.default_rng(seed).permutation(len(self.x))[:rows])
+        return replace(self, x=self.x[some], y=self.y[some])
 
     def problem(self, plan: Plan, kernel: Kernel, theta: Hyperparameters, dtype: torch.dtype) -> Problem:
         """Makes the problem at θ in that precision, on the plan's device.

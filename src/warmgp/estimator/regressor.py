@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -70,7 +71,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         Budget of a solve in epochs (products with the whole kernel matrix); None means until ``tol``.
     n_steps, learning_rate : number or "auto"
         The most steps of Adam, and their size. Numbers are taken literally, as in the paper. "auto" takes at most 200
-        steps (30 after a start on a sample, 5 to 30 where they are dear) and stops when the likelihood has settled;
+        steps (30 after a start on a sample, fewer where they are dear) and stops when the likelihood has settled;
         their size is 0.1 (0.03 from 50,000 points without such a start), and relative for hyperparameters above 1.
     init : {"auto", "ones", "sample", "subset"} or Hyperparameters
         Where training starts, in standardised units. "sample" trains on a random fifth of the points first (2,000 to
@@ -86,6 +87,9 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         the start for exact training, and where float32 does not tell the inputs apart.
     memory_budget : int or None
         Bytes that training may use; None for what is free.
+    time_limit : float or None
+        Seconds that ``fit`` may take. The plan then has fewer steps, and as many rows, drawn at random, as the time
+        allows; the clock is kept in training. None for as long as it takes.
     checkpoint : path or None
         The file that keeps the state of training; a later ``fit`` with the same data and settings goes on from it to
         the same result, bit for bit on one CPU. Remove the file to start anew. It belongs to one fit: leave it out in a
@@ -116,8 +120,8 @@ class GPRegressor(RegressorMixin, BaseEstimator):
     n_steps_ : int
         Steps done.
     stop_reason_ : str
-        Why the steps ended: "settled", "steps" (all of them were taken, and more might still help), "callback",
-        "interrupted", or "failed: …".
+        Why the steps ended: "settled", "steps" (all of them were taken, and more might still help), "time" (of
+        ``time_limit``), "callback", "interrupted", or "failed: …".
     converged_ : bool
         Whether the final solve met ``tol`` and predictions are as exact as promised: the mean within 0.1 predictive
         standard deviations of the exact one at the same hyperparameters (999 points of 1,000), checked in float64
@@ -163,6 +167,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         device: str | torch.device = "auto",
         dtype: str | torch.dtype = "auto",
         memory_budget: int | None = None,
+        time_limit: float | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 10,
         callbacks: Sequence[Callback] = (),
@@ -186,6 +191,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self.device = device
         self.dtype = dtype
         self.memory_budget = memory_budget
+        self.time_limit = time_limit
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
@@ -228,7 +234,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None, stack: contextlib.ExitStack
     ) -> tuple[Plan, TrainingData, TrainingResult]:
         """Checks, plans, resumes or starts, and trains; what has to be closed afterwards goes on the stack."""
-        settings = check_parameters(self.get_params(deep=False))
+        settings, began = check_parameters(self.get_params(deep=False)), time.perf_counter()
         data = training_data(self, X, y, validation)
         plan = plan_and_warn(settings, data.x.shape, data.too_fine)
         generator = torch.Generator()
@@ -238,9 +244,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):
             mark = model_file.made_from(self, data.as_given, seed)
             keeper = stack.enter_context(CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator))
             state, plan = keeper.resume(plan, data.x.shape)
+        data = data.drawn(plan.rows, seed)
         stack.enter_context(limited_threads(plan.threads))
         announce(plan, len(data.x), state.step if state else 0)
-        options, kernel = self._options(plan), get_kernel(self.kernel)
+        until = None if self.time_limit is None else began + self.time_limit
+        options, kernel = self._options(plan, until), get_kernel(self.kernel)
         problem = data.problem(plan, kernel, Hyperparameters.ones(data.x.shape[1] if self.ard else 1), plan.dtype)
         if state is None:
             generator.manual_seed(seed)
@@ -284,10 +292,10 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         elif not self.converged_:
             warn_user(inexact(result.accuracy, plan, posterior.x.dtype), ConvergenceWarning)
 
-    def _options(self, plan: Plan) -> TrainingOptions:
-        """Returns the plan and the parameters as training takes them."""
+    def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
+        """Returns the plan and the parameters as training takes them, which may last until that moment."""
         return options_of(
-            plan, warm_start=self.solver_warm_start, noise_floor=self.noise_floor, n_samples=self.n_probes
+            plan, warm_start=self.solver_warm_start, noise_floor=self.noise_floor, n_samples=self.n_probes, until=until
         )
 
     # -- predicting --------------------------------------------------------------------------------------------------

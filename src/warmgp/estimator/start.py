@@ -18,10 +18,13 @@ from warmgp.training.bars import StartBar, TrainingBar
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
 from warmgp.training.local_start import local_start
 from warmgp.training.problem import Problem
-from warmgp.training.state import TrainingOptions, TrainingState
+from warmgp.training.state import Callback, TrainingOptions, TrainingState
 from warmgp.training.step import initial_state
 
 logger = logging.getLogger(__name__)
+
+START_SHARE = 0.4
+"""The share of the time that is left in which a start on part of the data has to end."""
 
 LONG = 60.0
 """Seconds from which on it is said beforehand how long a training should take."""
@@ -49,7 +52,9 @@ def _title(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def options_of(plan: Plan, *, warm_start: bool, noise_floor: float, n_samples: int) -> TrainingOptions:
+def options_of(
+    plan: Plan, *, warm_start: bool, noise_floor: float, n_samples: int, until: float | None = None
+) -> TrainingOptions:
     """Returns a plan, and what of the estimator's parameters is no decision of it, as training takes them."""
     return TrainingOptions(
         plan.solver,
@@ -66,9 +71,15 @@ def options_of(plan: Plan, *, warm_start: bool, noise_floor: float, n_samples: i
         settle=plan.settle,
         exact_posterior=plan.exact_posterior,
         refine=True,
+        until=until,
         first_epochs=plan.first_epochs,
         last_epochs=plan.last_epochs,
     )
+
+
+def _until(moment: float) -> Callback:
+    """Returns a callback that ends what it is called by once that moment has passed."""
+    return lambda *_: time.perf_counter() > moment
 
 
 def begin(
@@ -97,7 +108,9 @@ def begin(
     with contextlib.ExitStack() as stack:
         more = plan.local.n_steps if plan.local else 0
         title = _title("initialising", expected_time(plan))
-        callbacks = [stack.enter_context(StartBar(count, N_STEPS, more, title))] if verbose else []
+        callbacks: list[Callback] = [stack.enter_context(StartBar(count, N_STEPS, more, title))] if verbose else []
+        if options.until is not None:
+            callbacks.append(_until(began + START_SHARE * (options.until - began)))
         if plan.init == "sample":
             probes = plan.gradient.n_probes or options.n_samples
             assert plan.start_solver is not None

@@ -112,6 +112,8 @@ def read_checkpoint(
                 f"{_differences(content, made_from or {})}"
             )
         saved = plan_json.plan_from_json(content["plan"], solver=plan.solver, device=plan.device)
+        expect(saved.rows <= shape[0], "plan.rows", f"at most {shape[0]}", saved.rows)
+        shape = saved.rows or shape[0], shape[1]
         solver_tensors = {name: tensors.pop(name) for name in list(tensors) if name.startswith(f"{SOLVER}.")}
         _check(tensors, content, saved, plan, shape)
         packed = {name.removeprefix(f"{SOLVER}."): tensor for name, tensor in solver_tensors.items()}
@@ -170,7 +172,9 @@ def _check(
     for one in content["history"]:
         expect(len(one["length_scales"]) == lengths, "length_scales", f"{lengths} numbers", len(one["length_scales"]))
     for name, given in (("plan.n_features", saved.n_features), ("plan.gradient.n_features", features)):
-        expect(given == plan.n_features, name, f"{plan.n_features} as by the settings", given)
+        expect(
+            given == plan.n_features or saved.rows != plan.rows, name, f"{plan.n_features} as by the settings", given
+        )
     needs = training_bytes(saved, n, d)
     if needs > 2 * plan.memory_budget:  # what is free changes from day to day
         raise SchemaError(

@@ -102,6 +102,7 @@ _plan = of_class(
     first_epochs=UNLIMITED["max_epochs"],
     last_epochs=UNLIMITED["max_epochs"],
     signal_ratio=number(finite=False),
+    rows=whole(0),
 )
 _any_number = number(-math.inf, finite=False, nan=True)
 _record = of_class(

@@ -13,7 +13,7 @@ import torch
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators import why_not_fused
-from warmgp.planning.memory import H_fits
+from warmgp.planning.memory import H_fits, H_fits_alone
 from warmgp.planning.request import Request, is_auto, resolve_dtype
 from warmgp.planning.solver_choice import (
     AFTER_SAMPLE,
@@ -110,14 +110,15 @@ def choose_rule(request: Request, solver: Solver) -> tuple[StoppingRule, str]:
 
 
 def choose_steps(request: Request, solver: Solver, init: str) -> tuple[int, str]:
-    """Decides the most Adam steps that are taken: few for large data and after a start on a sample."""
+    """Decides the most Adam steps that are taken: few for large data, after a start on a sample, and where time is
+    short."""
     given = request.settings.n_steps
     if not isinstance(given, str):
         return int(given), ""
     if init == "sample" and few_steps(solver):
         return final_steps(request), ""
     few = solver.name != "cholesky" and (request.n >= LARGE or init == "sample")
-    return (AFTER_SAMPLE if few else 200), ""
+    return (AFTER_SAMPLE if few or request.settings.time_limit is not None else 200), ""
 
 
 def choose_learning_rate(request: Request, init: str) -> tuple[float, str]:
@@ -168,7 +169,8 @@ def choose_operator(request: Request, solver: Solver, dtype: torch.dtype) -> tup
     on_gpu = request.device.type == "cuda" and dtype == torch.float32
     if on_gpu and not why_not_fused(request.kernel, request.device, dtype, request.n, request.d):
         return "fused", ""
-    return ("dense" if H_fits(request.n, dtype, request.memory_budget) else "chunked"), ""
+    fits = H_fits_alone if few_steps(solver) else H_fits
+    return ("dense" if fits(request.n, dtype, request.memory_budget) else "chunked"), ""
 
 
 def choose_exact_posterior(request: Request, solver: Solver) -> tuple[bool, str]:

@@ -31,6 +31,11 @@ def H_fits(n: int, dtype: torch.dtype, budget: float) -> bool:
     return 3 * dense_bytes(n, dtype) <= budget
 
 
+def H_fits_alone(n: int, dtype: torch.dtype, budget: float) -> bool:
+    """Says whether H fits the budget, in bytes, with as much again for all else: no factor of its size is made."""
+    return 2 * dense_bytes(n, dtype) <= budget
+
+
 def exact_fits(n: int, d: int, n_probes: int, budget: int) -> bool:
     """Says whether exact training, in float64, fits the budget."""
     return H_fits(n, torch.float64, budget - vector_bytes(n, d, n_probes, torch.float64))

@@ -61,6 +61,8 @@ class Plan:
         The most times that the signal may be the noise (:mod:`warmgp.planning.starts`).
     threads : int
         The threads of the CPU that training uses, unless torch has fewer by then; 0 for as many as torch has.
+    rows : int
+        The rows that are trained on, drawn at random, where a time limit allows no more; 0 for all of them.
     estimated_seconds, estimated_bytes : float, int
         What the whole training should take, on this machine.
     """
@@ -89,6 +91,7 @@ class Plan:
     last_epochs: float | None = None
     signal_ratio: float = math.inf
     threads: int = 0
+    rows: int = 0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0
 

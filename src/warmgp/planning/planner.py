@@ -41,6 +41,7 @@ from warmgp.planning.request import Request, Settings
 from warmgp.planning.solver_choice import choose_solver
 from warmgp.planning.starts import choose_first_epochs, choose_local_start, choose_signal_ratio
 from warmgp.planning.threads import choose_threads
+from warmgp.planning.time_limit import within_time
 
 Value = TypeVar("Value")
 
@@ -56,7 +57,7 @@ def make_plan(n: int, d: int = 10, *, kernel: str | Kernel | None = None, **sett
         The kernel; None for the default of ``GPRegressor``.
     **settings
         The fields of :class:`warmgp.planning.request.Settings`, named as in ``GPRegressor``: solver, gradient,
-        n_probes, n_features, tol, max_epochs, n_steps, learning_rate, init, device, dtype, memory_budget.
+        n_probes, n_features, tol, max_epochs, n_steps, learning_rate, init, device, dtype, memory_budget, time_limit.
 
     Raises
     ------
@@ -69,7 +70,12 @@ def make_plan(n: int, d: int = 10, *, kernel: str | Kernel | None = None, **sett
 
 
 def plan_for(request: Request) -> Plan:
-    """Decides everything about a training, one decision after the other; refuses what cannot fit."""
+    """Decides everything about a training; refuses what cannot fit the memory, and fits itself into a time limit."""
+    return within_time(request, _planned)
+
+
+def _planned(request: Request) -> Plan:
+    """Decides everything about a training of all points, one decision after the other."""
     why: list[str] = []
 
     def decided(decision: tuple[Value, str]) -> Value:
@@ -120,7 +126,7 @@ def plan_for(request: Request) -> Plan:
 # -- reading a plan ----------------------------------------------------------------------------------------------------
 def operator_for(plan: Plan, n: int, dtype: torch.dtype) -> str:
     """Returns the plan's operator, or one that stores nothing where H in another dtype would not fit."""
-    stored = plan.operator == "dense"
+    stored = plan.operator == "dense" and dtype != plan.dtype
     return "chunked" if stored and not H_fits(n, dtype, plan.memory_budget) else plan.operator
 
 

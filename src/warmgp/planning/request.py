@@ -42,6 +42,8 @@ class Settings:
     dtype : str or torch.dtype
     memory_budget : int or None
         The bytes that training may use; None for what is free.
+    time_limit : float or None
+        The seconds that a fit may take; None for as long as it takes.
     kernel : str or Kernel
     """
 
@@ -57,6 +59,7 @@ class Settings:
     device: str | torch.device = "auto"
     dtype: str | torch.dtype = "auto"
     memory_budget: int | None = None
+    time_limit: float | None = None
     kernel: str | Kernel = "matern32"
 
     def __post_init__(self) -> None:
@@ -81,6 +84,8 @@ class Settings:
         resolve_device(self.device)
         resolve_dtype(self.dtype)
         _check_memory_budget(self.memory_budget)
+        if self.time_limit is not None and not (is_number(self.time_limit) and 0 < self.time_limit < float("inf")):
+            raise ValueError(f"time_limit must be a positive number of seconds or None, got {self.time_limit!r}")
         exact = self.gradient == "exact" or getattr(self.gradient, "name", "") == "exact"
         if exact and not is_auto(self.solver) and get_solver(self.solver).name != "cholesky":
             name = get_solver(self.solver).name

@@ -18,7 +18,14 @@ from warmgp.planning.costs import (
     usual_rates,
 )
 from warmgp.planning.gpu_pace import Pace
-from warmgp.planning.memory import H_fits, exact_fits, preconditioner_bytes, projection_bytes, vector_bytes
+from warmgp.planning.memory import (
+    H_fits,
+    H_fits_alone,
+    exact_fits,
+    preconditioner_bytes,
+    projection_bytes,
+    vector_bytes,
+)
 from warmgp.planning.request import Request, is_auto
 from warmgp.solvers import (
     AlternatingProjections,
@@ -104,7 +111,7 @@ def choose_solver(request: Request, n_features: int, rates: Rates) -> tuple[Solv
 def _dearer(request: Request, cg: ConjugateGradients, rap: RecombinedProjections, n_features: int) -> bool:
     """Says whether whole factors would take ``DEARER`` times as long as projections, by the usual rates."""
     rates, n, on_gpu = usual_rates(request), request.n, request.device.type == "cuda"
-    stored = not on_gpu and H_fits(n, SINGLE, request.memory_budget)
+    stored = not on_gpu and H_fits_alone(n, SINGLE, request.memory_budget)
     sweeps = replace(rates, recompute=rates.product) if stored else rates
     sweep = sweep_seconds(sweeps, n, rap.block_size, on_gpu=on_gpu)
     whole = factor_cg_seconds(rates, n, AFTER_SAMPLE, n_features, cg.factor_after or 0)

@@ -29,6 +29,9 @@ SLOW_DOUBLE = {True: 10.0, False: 60.0}
 """Seconds of a step in float64 above which training stays in float32, and within what that resolves, by whether it is
 on a GPU."""
 
+LIMITED_SHARE = 0.2
+"""The share of a time limit that steps on all points may take: more points are worth more."""
+
 LOCAL_SHARE = 0.15
 """The most that a start by near neighbours may cost, beside the steps on all points."""
 
@@ -53,7 +56,10 @@ def steps_seconds(request: Request) -> float:
 
 def final_steps(request: Request) -> int:
     """Returns the most steps on all points after a start on a sample and near neighbours."""
-    return min(AFTER_SAMPLE, int(FINAL_SECONDS[request.device.type == "cuda"] / step_seconds(request)))
+    seconds, limit = FINAL_SECONDS[request.device.type == "cuda"], request.settings.time_limit
+    if limit is not None:
+        seconds = min(seconds, LIMITED_SHARE * limit)
+    return min(AFTER_SAMPLE, int(seconds / step_seconds(request)))
 
 
 def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) -> tuple[float, str]:

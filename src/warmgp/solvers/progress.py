@@ -53,6 +53,7 @@ class Progress:
     _best_check: float = math.inf
     _strikes: int = 0
     _renewed: bool = False
+    _asked: float = field(default_factory=time.perf_counter)  # when it was last asked whether to stop
 
     @classmethod
     def begin(cls, operator: KernelOperator, targets: Tensor, start: Tensor | None, rule: StoppingRule) -> Progress:
@@ -177,6 +178,10 @@ class Progress:
                 return True
         if not self.rule.allows(self.iteration_epochs + next_epochs):
             self.stop_reason = "budget"
+            return True
+        took, self._asked = time.perf_counter() - self._asked, time.perf_counter()
+        if self.iterations and not self.rule.in_time(took):
+            self.stop_reason = "time"
             return True
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +23,14 @@ class StoppingRule:
         Budget for the iterations; None means until ``tol``, or until the solver makes no more progress.
     probes_tol : float or None
         Another relative residual for the average probe; None for ``tol``.
+    until : float or None
+        The moment, by ``time.perf_counter()``, that iterations should not last beyond; None for no such moment.
     """
 
     tol: float = 0.01
     max_epochs: float | None = None
     probes_tol: float | None = None
+    until: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("tol", "probes_tol"):
@@ -40,6 +44,10 @@ class StoppingRule:
     def met(self, norms: tuple[float, float]) -> bool:
         """Says whether these relative residuals (mean system, average probe) are at most the tolerances."""
         return norms[0] <= self.tol and norms[1] <= (self.probes_tol or self.tol)
+
+    def in_time(self, seconds: float) -> bool:
+        """Says whether what takes so many seconds would be done in time."""
+        return self.until is None or time.perf_counter() + seconds <= self.until
 
     def allows(self, epochs: float) -> bool:
         """Says whether the iterations may use ``epochs`` in all."""
@@ -62,7 +70,7 @@ class SolveResult:
     converged : bool
         True only with a checked residual.
     stop_reason : str
-        "converged", "budget", "stagnated" or "diverged".
+        "converged", "budget", "stagnated", "diverged" or "time".
     seconds : float
     state : Any
         What the next solve may reuse; pass it back as ``state``. Only the solver knows what it is.

@@ -99,6 +99,8 @@ def _solved(
         return last_solve(operator, targets, start, options, generator, state)
     share = min(1.0, WITHIN_REACH * left)  # all that float32 can do
     found = last_solve(operator, targets, start, options, generator, state, share=share)
+    if not options.rule_of(start).in_time(found.seconds):  # a correction would take about as long
+        return found
     reason = f"float32 resolves the mean to {left:.2g} predictive std only"
     raise PrecisionLostError(reason, found.solution, draw, found.epochs)
 
@@ -149,7 +151,7 @@ def last_solve(
     solver that does not refine cheaply gets as many epochs again as the first part took, and at least ``LEAST_MORE``.
     ``share`` is what the first system may have left, in units of the noise.
     """
-    rule, hoped = options.rule, options.last_rule(operator.theta, targets, share)
+    rule, hoped = replace(options.rule, until=options.until), options.last_rule(operator.theta, targets, share)
     cheap = options.solver.refines_within(operator.n)
     limit = cheap if operator.dtype == torch.float32 or not cheap else math.inf
     budgeted = options.last_epochs is not None

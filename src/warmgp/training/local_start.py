@@ -98,8 +98,8 @@ def local_start(
         state = replace(state, step=step + 1, nu=nu, adam=adam, history=(*state.history, record))
         if step >= (1.0 - REST) * how.n_steps:
             resting.append(nu)
-        for callback in callbacks:
-            callback(record, state)
+        if any(callback(record, state) for callback in callbacks):
+            break
     return Hyperparameters.from_unconstrained(hold(torch.stack(resting).mean(0))) if resting else state.theta
 
 

@@ -34,6 +34,9 @@ from warmgp.training.step import initial_state, take_step
 
 logger = logging.getLogger(__name__)
 
+LAST_STEPS = 4.0
+"""Steps that the last solve takes as long as, by which a time limit is kept."""
+
 FAILURES = (FloatingPointError, torch.linalg.LinAlgError)
 """Errors that a step or a solve raises where numbers, not code, are the reason."""
 
@@ -115,6 +118,8 @@ def train_problem(
             except FAILURES as error:
                 return _kept(error, f"step {state.step}", problem, options, state, generator)
             stopped = "callback" if _call_back(callbacks, state) else ""
+        if not stopped and _wants_more(state, options):
+            stopped = "time"
     except KeyboardInterrupt:
         logger.warning("interrupted after %d of %d steps; solving once more", state.step, options.n_steps)
         stopped = "interrupted"
@@ -212,6 +217,13 @@ def _kept(
 
 
 def _goes_on(state: TrainingState, options: TrainingOptions) -> bool:
+    """Says whether another step is to be taken: it is wanted, and leaves time for the last solve."""
+    step = state.history[-1].step_seconds if state.history else 0.0
+    return _wants_more(state, options) and options.rule_of(state.solution).in_time((1.0 + LAST_STEPS) * step)
+
+
+def _wants_more(state: TrainingState, options: TrainingOptions) -> bool:
+    """Says whether there are steps left, and the likelihood has not settled."""
     return state.step < options.n_steps and not (options.settle and settled(state.history))
 
 

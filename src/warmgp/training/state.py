@@ -68,6 +68,8 @@ class TrainingOptions:
     refine : bool
         Whether any solver goes on in the last solve, where there is no budget, until what is left is small beside the
         noise; otherwise only one that gets there cheaply does. The paper's last solve is like every other.
+    until : float or None
+        The moment, by ``time.perf_counter()``, at which training should be over; None for no such moment.
     """
 
     solver: Solver
@@ -84,6 +86,7 @@ class TrainingOptions:
     settle: bool = False
     exact_posterior: bool = False
     refine: bool = False
+    until: float | None = None
     first_epochs: float | None = None
     last_epochs: float | None = None
 
@@ -123,7 +126,7 @@ class TrainingOptions:
     def rule_of(self, solution: Tensor | None) -> StoppingRule:
         """Returns the rule of a step that starts from these solutions, or from nothing."""
         first = solution is None and self.first_epochs is not None
-        return replace(self.rule, max_epochs=self.first_epochs) if first else self.rule
+        return replace(self.rule, max_epochs=self.first_epochs if first else self.rule.max_epochs, until=self.until)
 
     def last_rule(self, theta: Hyperparameters, targets: Tensor, share: float = MEAN_SHARE) -> StoppingRule:
         """Returns the rule that the last solve hopes to meet: what is left is then small beside the noise.
@@ -135,13 +138,13 @@ class TrainingOptions:
         epochs = self.rule.max_epochs if self.last_epochs is None else self.last_epochs
         dear = self.solver.refines_within(len(targets)) == 0 and self.last_epochs is None
         if dear and not (self.refine and epochs is None):
-            return self.rule
+            return replace(self.rule, until=self.until)
         sizes = targets.square().mean(0).sqrt()  # by system, (1 + s,)
         largest = float(sizes[1:].max()) if len(sizes) > 1 else 0.0
         sigma = float(theta.noise_scale)
         shares = (share * sigma / max(float(sizes[0]), TINY), SAMPLES_SHARE * sigma / max(largest, TINY))
         tol, probes_tol = (min(self.rule.tol, hoped) for hoped in shares)
-        return StoppingRule(tol, epochs, probes_tol)
+        return StoppingRule(tol, epochs, probes_tol, self.until)
 
 
 @dataclass(frozen=True)
