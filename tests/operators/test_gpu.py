@@ -84,7 +84,7 @@ def test_products(kind: type[KernelOperator], kernel: str, dtype: torch.dtype, d
         AlternatingProjections(50),
         StochasticGradientDescent(64),
         RecombinedProjections(60),
-        RecombinedProjections(60, 0, 2),
+        RecombinedProjections(60, 1, 3),
     ],
     ids=["cholesky", "cg", "cg-factor", "cg-neighbours", "ap", "sgd", "rap", "rap-fresh"],
 )

@@ -43,9 +43,9 @@ NEAR_EPOCHS, NEAR_EPOCHS_OF_MANY_INPUTS = 4, 20
 """Epochs of conjugate gradients with near neighbours, likewise: on a map, where 2 to 6 were seen, and with many inputs,
 where 10 to 40 were seen from zero."""
 
-BLOCK_WORK = {True: 1.3, False: 0.3}
+BLOCK_WORK = {True: 2.6, False: 0.3}
 """The factors of blocks beside the Cholesky factor and the inverse that ``Rates.exact`` is of, by whether it is on a
-GPU: an inverse by halves, or a factor alone."""
+GPU: inverses of many small blocks by halves, or factors alone."""
 
 RAP_EPOCHS, FIRST_RAP_EPOCHS, LAST_RAP_EPOCHS = 5, 4, 12
 """Epochs of recombined projections in a warm-started step, those that the first step has more, and those of the last
@@ -56,7 +56,7 @@ SWEEP, SWEEP_CALL = 1.4, {True: 8e-3, False: 0.0}
 GPU, for trees and launches."""
 
 BLOCK_CALL = {True: 2.5e-4, False: 0.0}
-"""Seconds of every block of a sweep, likewise."""
+"""Seconds in which the host launches what a block of a sweep needs, likewise: the device works meanwhile."""
 
 DOUBLE = {True: 8.0, False: 2.0}
 """How many times longer a product takes in float64, by whether it is on a GPU."""
@@ -252,5 +252,5 @@ def projections_seconds(rates: Rates, n: int, steps: int, features: int, epochs:
 def sweep_seconds(rates: Rates, n: int, block_size: int, *, on_gpu: bool) -> float:
     """Estimates the seconds of a sweep of recombined projections: a product, factors of all blocks, and calls."""
     b = min(block_size, n)
-    calls = SWEEP_CALL[on_gpu] + n / b * BLOCK_CALL[on_gpu]
-    return SWEEP * n**2 * rates.recompute + BLOCK_WORK[on_gpu] * n * b**2 * rates.exact + calls
+    product = max(SWEEP * n**2 * rates.recompute, n / b * BLOCK_CALL[on_gpu])
+    return SWEEP_CALL[on_gpu] + product + BLOCK_WORK[on_gpu] * n * b**2 * rates.exact

@@ -8,8 +8,10 @@ from dataclasses import replace
 import torch
 
 from warmgp.planning.costs import (
+    BLOCK_CALL,
     BLOCK_WORK,
     RAP_EPOCHS,
+    SWEEP,
     Rates,
     exact_seconds,
     factor_cg_seconds,
@@ -60,12 +62,12 @@ WAYS = ((2, 32), (2, 8), (1, 1))
 """Ways to sweep, the best one first: sweeps that are recombined, and blocks that are inverted at once. On an H200 a
 block of 2,656 rows takes 3.5 ms in fours and 0.7 ms in 38s."""
 
-FACTOR_SHARE = 0.15
+FACTOR_SHARE = 0.1
 """The share of a sweep that factors of its blocks may take."""
 
-LEAST_BLOCK, MOST_BLOCK = {True: 1_536, False: 500}, 1_536
-"""Rows of a block, by whether it is on a GPU: with fewer, its solve is no longer small beside everything around it
-(0.25 ms of launches a block on an H200); more bring little."""
+LEAST_BLOCK, LEAST_BLOCK_BY_LAUNCHES, MOST_BLOCK = {True: 1_024, False: 500}, 1_536, 2_048
+"""Rows of a block: the fewest, by whether it is on a GPU; the fewest where launches take longer than the product of a
+block; and the most, because larger ones bring little."""
 
 SINGLE = torch.float32
 
@@ -217,8 +219,11 @@ def recombined_projections(request: Request, n: int | None = None) -> Recombined
     """
     n, on_gpu = n or request.n, request.device.type == "cuda"
     rates, left = usual_rates(request), request.memory_budget - vector_bytes(n, request.d, request.n_probes, SINGLE)
-    b = int((FACTOR_SHARE * n * rates.recompute / (BLOCK_WORK[on_gpu] * rates.exact)) ** 0.5) // 32 * 32
-    b = min(n, MOST_BLOCK, max(LEAST_BLOCK[on_gpu], b))
+    least, product = LEAST_BLOCK[on_gpu], SWEEP * n * rates.recompute  # of one column
+    if least * product < BLOCK_CALL[on_gpu]:
+        least = LEAST_BLOCK_BY_LAUNCHES
+    b = int((FACTOR_SHARE * product / (BLOCK_WORK[on_gpu] * rates.exact)) ** 0.5) // 32 * 32
+    b = min(n, MOST_BLOCK, max(least, b))
     for directions, together in WAYS:
         solver = RecombinedProjections(b, directions, together)
         if projection_bytes(solver, n, request.columns, SINGLE, on_gpu) <= left:

@@ -21,14 +21,14 @@ from warmgp.training.precision import PrecisionLostError, watch
 from warmgp.training.problem import Problem
 from warmgp.training.refinement import refined
 from warmgp.training.rounding import rounding
-from warmgp.training.state import MEAN_SHARE, TrainingOptions, TrainingState
+from warmgp.training.state import MEAN_SHARE, SAMPLES_SHARE, TrainingOptions, TrainingState
 
 logger = logging.getLogger(__name__)
 
 LEAST_MORE = 50.0
 """The least epochs that a solver which does not refine cheaply is given to go on below the tolerance."""
 
-WITHIN_REACH = 2.0
+WITHIN_REACH = 3.0
 """How much more than what rounding leaves a solve in float32 aims for."""
 
 
@@ -98,7 +98,8 @@ def _solved(
     if not problem.watched or options.last_epochs is None or left <= MEAN_SHARE:
         return last_solve(operator, targets, start, options, generator, state)
     share = min(1.0, WITHIN_REACH * left)  # all that float32 can do
-    found = last_solve(operator, targets, start, options, generator, state, share=share)
+    others = max(SAMPLES_SHARE, share)
+    found = last_solve(operator, targets, start, options, generator, state, share=share, others=others)
     if not options.rule_of(start).in_time(found.seconds):  # a correction would take about as long
         return found
     reason = f"float32 resolves the mean to {left:.2g} predictive std only"
@@ -143,15 +144,16 @@ def last_solve(
     state: Any = None,
     *,
     share: float = MEAN_SHARE,
+    others: float = SAMPLES_SHARE,
 ) -> SolveResult:
     """Solves to the rule, and goes on where :meth:`TrainingOptions.last_rule` asks for more.
 
     Going on is a hope: ``converged`` is about the rule. A budget holds for both together. Without one the second part
     is limited in float32, where more iterations than a few are a sign that it cannot get there: "stagnated" then. A
     solver that does not refine cheaply gets as many epochs again as the first part took, and at least ``LEAST_MORE``.
-    ``share`` is what the first system may have left, in units of the noise.
+    ``share`` is what the first system may have left, in units of the noise, ``others`` what the samples may.
     """
-    rule, hoped = replace(options.rule, until=options.until), options.last_rule(operator.theta, targets, share)
+    rule, hoped = replace(options.rule, until=options.until), options.last_rule(operator.theta, targets, share, others)
     cheap = options.solver.refines_within(operator.n)
     limit = cheap if operator.dtype == torch.float32 or not cheap else math.inf
     budgeted = options.last_epochs is not None

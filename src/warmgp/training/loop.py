@@ -175,6 +175,7 @@ def _last(
     problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator
 ) -> tuple[TrainingState, Finished]:
     """Solves at the final θ, again in float64 where float32 was not enough."""
+    began = time.perf_counter()
     try:
         return state, finish(problem, options, state, generator)
     except (PrecisionLostError, *FAILURES) as error:
@@ -182,9 +183,11 @@ def _last(
             raise
         lost = _lost(error, state)
     logger.info("the last solve is done again in float64: %s", lost)
+    spent = time.perf_counter() - began
     again = lost.into(state, options)
     double = replace(problem.in_float64_at(state.theta), single=problem.operator)
     made = finish(double, options, again, generator)
+    made = replace(made, final=replace(made.final, seconds=made.final.seconds + spent))
     return again.noted(f"{LAST_SOLVE}{lost}"), made
 
 

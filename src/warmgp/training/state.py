@@ -128,12 +128,15 @@ class TrainingOptions:
         first = solution is None and self.first_epochs is not None
         return replace(self.rule, max_epochs=self.first_epochs if first else self.rule.max_epochs, until=self.until)
 
-    def last_rule(self, theta: Hyperparameters, targets: Tensor, share: float = MEAN_SHARE) -> StoppingRule:
+    def last_rule(
+        self, theta: Hyperparameters, targets: Tensor, share: float = MEAN_SHARE, others: float = SAMPLES_SHARE
+    ) -> StoppingRule:
         """Returns the rule that the last solve hopes to meet: what is left is then small beside the noise.
 
         A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
         the targets is more than the posterior's standard deviation. The rule's own tolerance stays where going on costs
-        the solver much, unless ``refine`` asks for it and there is no budget. ``share`` is that of the first system.
+        the solver much, unless ``refine`` asks for it and there is no budget. ``share`` is that of the first system,
+        ``others`` that of the samples.
         """
         epochs = self.rule.max_epochs if self.last_epochs is None else self.last_epochs
         dear = self.solver.refines_within(len(targets)) == 0 and self.last_epochs is None
@@ -142,7 +145,7 @@ class TrainingOptions:
         sizes = targets.square().mean(0).sqrt()  # by system, (1 + s,)
         largest = float(sizes[1:].max()) if len(sizes) > 1 else 0.0
         sigma = float(theta.noise_scale)
-        shares = (share * sigma / max(float(sizes[0]), TINY), SAMPLES_SHARE * sigma / max(largest, TINY))
+        shares = (share * sigma / max(float(sizes[0]), TINY), others * sigma / max(largest, TINY))
         tol, probes_tol = (min(self.rule.tol, hoped) for hoped in shares)
         return StoppingRule(tol, epochs, probes_tol, self.until)
 
