@@ -105,7 +105,7 @@ def test_draws_of_points_are_averaged() -> None:
 
 
 def test_the_estimator_uses_it_where_steps_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starts, "ON_CPU", LocalStart(200, 16, 12))
+    monkeypatch.setattr(starts, "ON_CPU", (LocalStart(200, 16, 12),))
     monkeypatch.setattr("warmgp.planning.decisions.SAMPLE_FROM", 500)
     monkeypatch.setattr("warmgp.planning.decisions.LEAST_SAMPLE", 200)
     monkeypatch.setattr("warmgp.estimator.start.N_STEPS", 15)
