@@ -204,7 +204,7 @@ def test_every_way_to_a_solver_says_why() -> None:
         (request(40_000, device="cuda", memory=20), "rap",
          "Recombined projections on blocks of 1,536 near points, for 40,000 points."),
         (request(10**6, memory=6), "rap",
-         "Recombined projections on blocks of 1,536 near points, for 1,000,000 points."),
+         "Recombined projections on blocks of 2,048 near points, for 1,000,000 points."),
         (request(30_000, 3, device="cuda", memory=90), "cg",
          "Conjugate gradients with a whole factor now and then as their preconditioner, for 30,000 points."),
         (request(400, solver="sgd"), "sgd", ""),

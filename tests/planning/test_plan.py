@@ -67,6 +67,6 @@ def test_it_reads_as_a_paragraph() -> None:
         f"At most {made.n_steps} Adam steps of 0.1 from a sample of 4,000 points; pathwise gradient, solver rap to "
         "tolerance 0.01, "
         "at most 6 epochs; dense operator in float32 (float64 if that is not enough) on cpu. Recombined projections on "
-        "blocks of 992 near points, for 20,000 points. The sample's hyperparameters are corrected to the "
+        "blocks of 960 near points, for 20,000 points. The sample's hyperparameters are corrected to the "
         "density of all points: 60 steps by 24 near neighbours of 4,096 points. Estimated: 90 s and 3 GiB."
     )
