@@ -33,8 +33,9 @@ FEWEST = 4
 """The fewest steps that are taken, or none: the first ones of Adam change every hyperparameter by their size, whatever
 the slope, and one alone raised the noise of 100,000 rows by a tenth."""
 
-LIMITED_SHARE = 0.2
-"""The share of a time limit that steps on all points may take: more points are worth more."""
+LIMITED_SHARE = 0.5
+"""The share of a time limit that steps on all points may take. Seen on houseelectric: 54,000 rows without a step 1.59
+nats, 51,000 with 30 steps 1.69."""
 
 LAST = 6
 """The steps on all points that take as long as the last solve."""
