@@ -38,7 +38,7 @@ def test_a_solve_ends_when_time_is_up(name: str) -> None:
 def test_training_keeps_time_for_the_last_solve() -> None:
     x, y = (torch.as_tensor(part).float() for part in wavy(800))
     operator = make_operator("dense", x, Matern32(), Hyperparameters.ones(4))
-    limit, began = 3.0, time.perf_counter()
+    limit, began = 1.5, time.perf_counter()
     options = TrainingOptions(
         RecombinedProjections(200), Pathwise(16, 500), rule=StoppingRule(0.01), n_steps=10_000, until=began + limit
     )
@@ -63,12 +63,12 @@ def test_a_start_by_near_neighbours_can_be_ended() -> None:
 
 @pytest.mark.slow
 def test_a_fit_ends_in_time_with_a_whole_model() -> None:
-    """60,000 rows, which take minutes, within 20 s: by plan, and by the clock within half of it on a busy machine."""
+    """60,000 rows, which take minutes, within 8 s: by plan, and by the clock within twice that on a busy machine."""
     x, y = wavy(60_000)
     began = time.perf_counter()
-    model = GPRegressor(time_limit=20.0, device="cpu", random_state=0).fit(x, y)
+    model = GPRegressor(time_limit=8.0, device="cpu", random_state=0).fit(x, y)
     took = time.perf_counter() - began
-    assert took < 30.0 and 0 < model.plan_.rows < 60_000 and len(model.posterior_.x) == model.plan_.rows
+    assert took < 16.0 and 0 < model.plan_.rows < 60_000 and len(model.posterior_.x) == model.plan_.rows
     mean, std = model.predict(x[:500], return_std=True)
     assert np.sqrt(np.mean((mean - y[:500]) ** 2)) < 0.2 and np.isfinite(std).all()
     assert f"{model.plan_.rows:,} of 60,000 rows" in str(model.plan_)
