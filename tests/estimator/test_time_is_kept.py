@@ -72,6 +72,7 @@ def test_a_fit_ends_in_time_with_a_whole_model() -> None:
     mean, std = model.predict(x[:500], return_std=True)
     assert np.sqrt(np.mean((mean - y[:500]) ** 2)) < 0.2 and np.isfinite(std).all()
     assert f"{model.plan_.rows:,} of 60,000 rows" in str(model.plan_)
+    assert f"Trained on {model.plan_.rows:,} rows, drawn at random" in str(model.report_)
 
 
 def test_too_little_time_still_gives_a_model_with_a_warning(tmp_path: Path) -> None:
@@ -114,3 +115,6 @@ def test_the_command_line_takes_it(tmp_path: Path) -> None:
     asked = ["fit", str(table), "--target", "y", "--dry-run", "--device", "cpu", "--time-limit"]
     assert CliRunner().invoke(app, [*asked, "10m"]).exit_code == 0
     assert CliRunner().invoke(app, [*asked, "soon"]).exit_code != 0
+    out = ["--out", str(tmp_path / "m.gp"), "--time-limit", "0.001", "--quiet"]
+    told = CliRunner().invoke(app, ["fit", str(table), "--target", "y", "--device", "cpu", *out])
+    assert "on 100 of them, drawn at random" in " ".join(told.output.split())

@@ -116,7 +116,10 @@ def fit_table(
             tell(f"fitted {size}: {out} (interrupted {interrupted})")
         raise
     model.save(out)
-    tell(f"fitted {size}: {out}")
+    used = (
+        f" (on {model.plan_.rows:,} of them, drawn at random: --time-limit allows no more)" if model.plan_.rows else ""
+    )
+    tell(f"fitted {size}: {out}{used}")
     if len(test):
         found = answer(model, X.iloc[test], data, test + 1, std=True)
         title = f"{len(test):,} held-out rows, which the model has not seen"

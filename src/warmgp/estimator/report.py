@@ -39,6 +39,8 @@ class Report:
         The posterior samples of the model.
     device : str
         The device that the model was trained on.
+    rows : int
+        The rows that a time limit left to train on, drawn at random; 0 where all were used.
     loaded_on : str
         The device that it was loaded on, if that is another; "" otherwise.
     """
@@ -52,6 +54,7 @@ class Report:
     exact_variances: bool = False
     samples: int = 0
     device: str = ""
+    rows: int = 0
     loaded_on: str = ""
 
     def read_on(self, device: torch.device) -> Report:
@@ -61,6 +64,8 @@ class Report:
 
     def __str__(self) -> str:
         parts = []
+        if self.rows:
+            parts.append(f"Trained on {self.rows:,} rows, drawn at random, as the time limit allows.")
         if self.start:
             parts.append(f"Started {self.start} in {self.start_seconds:.3g} s.")
         if self.seconds is not None:
@@ -96,6 +101,7 @@ def report_of(plan: Plan, result: TrainingResult) -> Report:
         exact_variances=posterior.exact,
         samples=posterior.n_samples,
         device=str(plan.device),
+        rows=plan.rows,
     )
 
 

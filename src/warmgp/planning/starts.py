@@ -16,6 +16,7 @@ from warmgp.planning.request import Request, is_auto
 from warmgp.planning.solver_choice import AFTER_SAMPLE, FIRST_EPOCHS, few_steps, recombined_projections
 from warmgp.solvers import Solver
 from warmgp.training.local_start import LocalStart
+from warmgp.training.loop import LAST_STEPS
 from warmgp.training.rounding import resolved_ratio
 
 FINAL_SECONDS = {True: 20.0, False: 300.0}
@@ -36,9 +37,6 @@ the slope, and one alone raised the noise of 100,000 rows by a tenth."""
 LIMITED_SHARE = 0.5
 """The share of a time limit that steps on all points may take. Seen on houseelectric: 54,000 rows without a step 1.59
 nats, 51,000 with 30 steps 1.69."""
-
-LAST = 6
-"""The steps on all points that take as long as the last solve."""
 
 LOCAL_SHARE = 0.2
 """The most that a start by near neighbours may cost, beside the steps on all points."""
@@ -63,8 +61,8 @@ def step_seconds(request: Request) -> float:
 
 
 def steps_seconds(request: Request) -> float:
-    """Estimates the seconds of all steps on all points, and of a last solve that is like ``LAST`` of them."""
-    return (final_steps(request) + LAST) * step_seconds(request)
+    """Estimates the seconds of all steps on all points, and of a last solve that is like ``LAST_STEPS`` of them."""
+    return (final_steps(request) + LAST_STEPS) * step_seconds(request)
 
 
 def final_steps(request: Request) -> int:

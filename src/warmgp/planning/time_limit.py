@@ -1,7 +1,7 @@
 """What a time limit leaves of a plan: fewer steps, then as many rows as the time allows, drawn at random.
 
-A Gaussian process is worth its points: twice as many rows predict better, most of the steps at their end change little.
-So a plan that would take too long keeps few steps and as many rows as fit; the clock itself is watched in training
+Rows and steps are both worth their time, so a plan that would take too long has at most 30 steps, which get half of the
+time at most (:mod:`warmgp.planning.starts`), and as many rows as fit; the clock itself is watched in training
 (:attr:`warmgp.training.state.TrainingOptions.until`), because an estimate is no promise.
 """
 

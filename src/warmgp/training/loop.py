@@ -34,8 +34,8 @@ from warmgp.training.step import initial_state, take_step
 
 logger = logging.getLogger(__name__)
 
-LAST_STEPS = 4.0
-"""Steps that the last solve takes as long as, by which a time limit is kept."""
+LAST_STEPS = 6.0
+"""Steps that take as long as the last solve: what a time limit leaves for it, and what a plan reckons with."""
 
 FAILURES = (FloatingPointError, torch.linalg.LinAlgError)
 """Errors that a step or a solve raises where numbers, not code, are the reason."""
