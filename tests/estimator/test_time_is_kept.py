@@ -56,7 +56,7 @@ def test_a_start_by_near_neighbours_can_be_ended() -> None:
         steps.append(record)
         return len(steps) == 3
 
-    how = LocalStart(50, 8, 40)
+    how = LocalStart(4, 16, 40)
     local_start(x, y, Matern32(), Hyperparameters.ones(4), how, generator=torch.Generator(), callbacks=[third])
     assert len(steps) == 3
 

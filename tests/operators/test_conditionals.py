@@ -14,13 +14,15 @@ from warmgp.operators import conditionals as module
 from warmgp.operators.conditionals import conditionals
 
 
-def truth(kernel: str, x: torch.Tensor, y: torch.Tensor, groups: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
-    """log p(y_t | y_N) of every group as the difference of two joint log-densities, (p,)."""
+def truth(
+    kernel: str, x: torch.Tensor, y: torch.Tensor, groups: torch.Tensor, vector: torch.Tensor, last: int = 1
+) -> torch.Tensor:
+    """log p(y_T | y_N) of every group as the difference of two joint log-densities, (p,)."""
     found = []
     for rows in groups:
         H = h_matrix(kernel, x[rows], vector)
         joint = []
-        for size in (len(rows), len(rows) - 1):
+        for size in (len(rows), len(rows) - last):
             part = H[:size, :size]
             quadratic = y[rows[:size]] @ torch.linalg.solve(part, y[rows[:size]])
             joint.append(-0.5 * (quadratic + torch.logdet(part) + size * math.log(2 * math.pi)))
@@ -30,16 +32,18 @@ def truth(kernel: str, x: torch.Tensor, y: torch.Tensor, groups: torch.Tensor, v
 
 @pytest.mark.parametrize("kernel", ["rbf", "matern12", "matern32", "matern52"])
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("at_once", [2**24, 1])
-def test_densities_and_gradient(kernel: str, shared: bool, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", at_once)
+@pytest.mark.parametrize(("at_once", "last"), [(2**24, 1), (1, 1), (2**24, 5), (1, 12)])
+def test_densities_and_gradient(
+    kernel: str, shared: bool, at_once: int, last: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", {"cpu": at_once})
     x, y = toy(60, 3)
     groups = torch.stack([torch.randperm(60, generator=torch.Generator().manual_seed(i))[:12] for i in range(7)])
     theta = Hyperparameters(0.3, 1.2, [0.9] if shared else [0.5, 1.0, 4.0])
     vector = theta.vector.clone().requires_grad_()
-    expected = truth(kernel, x, y, groups, vector)
+    expected = truth(kernel, x, y, groups, vector, last)
     (slope,) = torch.autograd.grad(expected.sum(), vector)
-    densities, gradient = conditionals(x, y, groups, get_kernel(kernel), theta)
+    densities, gradient = conditionals(x, y, groups, get_kernel(kernel), theta, last)
     assert torch.allclose(densities, expected, rtol=1e-9, atol=1e-10)
     assert torch.allclose(gradient, slope, rtol=1e-7, atol=1e-8)
 

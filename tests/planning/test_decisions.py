@@ -26,6 +26,7 @@ from warmgp.planning.memory import H_fits, exact_fits
 from warmgp.planning.planner import plan_for
 from warmgp.planning.request import Request, Settings
 from warmgp.planning.solver_choice import choose_solver, exact_up_to, max_epochs
+from warmgp.training.local_start import LocalStart
 
 GIB = 2**30
 CG, AP = ConjugateGradients(), AlternatingProjections(1000)
@@ -99,11 +100,11 @@ def test_start(n: int, given: dict[str, Any], solver: Any, gradient: Any, expect
 
 
 def test_a_sample_has_a_size_and_a_solver_and_neighbourhoods_have_a_size() -> None:
-    assert [decisions.choose_sample_size(request(n), "sample")[0] for n in (500, 6_000, 20_000, 49_999, 10**5)] == [
-        500, 2_000, 4_000, 5_000, 5_000
-    ]  # fmt: skip
-    assert decisions.choose_sample_size(request(10**5, device="cuda"), "sample")[0] == 10_000
-    assert decisions.choose_sample_size(request(20_000), "ones") == (0, "")
+    sizes = [decisions.choose_sample_size(request(n), "sample", None)[0] for n in (500, 6_000, 20_000, 49_999, 10**5)]
+    assert sizes == [500, 2_000, 4_000, 5_000, 5_000]
+    assert decisions.choose_sample_size(request(10**5, device="cuda"), "sample", None)[0] == 10_000
+    assert [decisions.choose_sample_size(request(n), "sample", LocalStart())[0] for n in (500, 10**5)] == [500, 1_000]
+    assert decisions.choose_sample_size(request(20_000), "ones", None) == (0, "")
     assert decisions.choose_start_solver(request(20_000), 0) == (None, "")
     assert decisions.choose_start_solver(request(20_000), 4_000)[0] == ConjugateGradients(0, factor_after=5)
     sizes = [
@@ -268,7 +269,7 @@ def test_a_whole_factor_the_stored_matrix_and_exact_variances_ask_the_same_quest
 
 def test_the_start_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_for(request(20_000, memory=8))
-    assert plan.init == "sample" and plan.start_solver == ConjugateGradients(0, factor_after=5)
+    assert plan.init == "sample" and plan.start_solver == ConjugateGradients(0, factor_after=2)
     assert plan_for(request(400)).start_solver is None
     own = ConjugateGradients(3)
     monkeypatch.setattr(planner.decisions, "choose_start_solver", lambda *_: (own, "Because."))

@@ -64,9 +64,10 @@ def test_reading_it_on_another_device_changes_what_runs_there_alone() -> None:
 def test_it_reads_as_a_paragraph() -> None:
     made = dataclasses.replace(plan(), estimated_seconds=90.0, estimated_bytes=3 * GIB)
     assert str(made) == (
-        f"At most {made.n_steps} Adam steps of 0.1 from a sample of 4,000 points; pathwise gradient, solver rap to "
+        "Hyperparameters from a sample of 1,000 points and groups of near ones; pathwise gradient, solver rap to "
         "tolerance 0.01, "
         "at most 6 epochs; dense operator in float32 (float64 if that is not enough) on cpu. Recombined projections on "
-        "blocks of 960 near points, for 20,000 points. The sample's hyperparameters are corrected to the "
-        "density of all points: 60 steps by 24 near neighbours of 4,096 points. Estimated: 90 s and 3 GiB."
+        "blocks of 960 near points, for 20,000 points. Hyperparameters come from the likelihood of 64 groups of 256 "
+        "near points, drawn anew in 60 steps: steps on all points would be dear, and bring little more. "
+        "Estimated: 90 s and 3 GiB."
     )

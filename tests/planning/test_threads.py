@@ -14,7 +14,16 @@ from warmgp.files.plan_json import plan_from_json, plan_to_json
 from warmgp.planning import costs, planner, threads
 from warmgp.planning.costs import TYPICAL, measured_rates
 from warmgp.planning.planner import make_plan
-from warmgp.planning.threads import FEW_ENTRIES, KEPT, STRETCH, choose_threads, free_threads, limited_threads, worth_it
+from warmgp.planning.threads import (
+    FEW_ENTRIES,
+    KEPT,
+    MANY_ENTRIES,
+    STRETCH,
+    choose_threads,
+    free_threads,
+    limited_threads,
+    worth_it,
+)
 from warmgp.schema import SchemaError
 
 CPU, MANY = torch.device("cpu"), FEW_ENTRIES + 1
@@ -95,6 +104,7 @@ def test_where_there_is_nothing_to_decide_nothing_is_measured(
     asked = free(8)
     assert choose_threads(torch.device("cuda"), MANY) == (0, "")
     assert choose_threads(CPU, FEW_ENTRIES) == (1, "")
+    assert choose_threads(CPU, MANY_ENTRIES) == (8, "")
     monkeypatch.setattr(threads, "PROCESS", -1)
     assert choose_threads(CPU, MANY) == (1, "One thread of 8, because several may wait for ever in a forked process.")
     with limited_threads(1):
@@ -197,9 +207,10 @@ def test_a_file_keeps_them_and_one_of_before_has_none() -> None:
 
 
 @pytest.mark.parametrize(("number", "clock"), [(1, time.thread_time), (2, time.perf_counter)])
-def test_rates_are_measured_with_the_threads_of_the_plan(
-    number: int, clock: Callable[[], float], monkeypatch: pytest.MonkeyPatch
+def test_rates_are_measured_with_the_threads_of_the_plan_that_are_worth_it(
+    number: int, clock: Callable[[], float], free: Callable[[int], list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    free(number)
     seen: list[tuple[int, object]] = []
 
     def rates(kernel: object, d: int, columns: int, by: object) -> costs.Rates:
@@ -207,10 +218,10 @@ def test_rates_are_measured_with_the_threads_of_the_plan(
         return TYPICAL
 
     monkeypatch.setattr(costs, "_rates", rates)
-    monkeypatch.setattr(planner, "choose_threads", lambda device, entries: (number, ""))
+    monkeypatch.setattr(planner, "choose_threads", lambda device, entries: (2, ""))
     measured_rates.cache_clear()
-    assert make_plan(3_000, 2, device="cpu").threads == number
-    assert make_plan(4_000, 2, device="cpu").threads == number
+    assert make_plan(3_000, 2, device="cpu").threads == 2
+    assert make_plan(4_000, 2, device="cpu").threads == 2
     measured_rates.cache_clear()
     assert seen == [(number, clock)] and torch.get_num_threads() == 8
 

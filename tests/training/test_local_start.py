@@ -10,7 +10,7 @@ from gp_truth import toy
 from warmgp import GPRegressor, Hyperparameters, Matern32
 from warmgp.operators.conditionals import conditionals
 from warmgp.planning import starts
-from warmgp.training.local_start import LocalStart, _rest, local_start, nearest_earlier
+from warmgp.training.local_start import LocalStart, _rest, few_copies, local_start, nearest
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -18,14 +18,10 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 @pytest.mark.parametrize("tile", [1, 10**6])
-def test_the_nearest_earlier_points(tile: int) -> None:
-    z, rank = torch.randn(80, 3, generator=seeded()), torch.randperm(80, generator=seeded(1))
-    of = (rank >= 7).nonzero()[:, 0]
-    found = nearest_earlier(z, rank, of, 7, tile)
-    for point, near in zip(of.tolist(), found, strict=True):
-        earlier = (rank < rank[point]).nonzero()[:, 0]
-        order = (z[earlier] - z[point]).norm(dim=1).argsort()[:7]
-        assert set(near.tolist()) == set(earlier[order].tolist())
+def test_the_nearest_points(tile: int) -> None:
+    z, of = torch.randn(80, 3, generator=seeded()), torch.tensor([3, 70, 3])
+    found = nearest(z, of, 7, tile)
+    assert torch.equal(found, (z[of][:, None] - z).norm(dim=2).argsort(1)[:, :7])  # the point itself is the first
 
 
 def wavy(n: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -41,20 +37,20 @@ def test_it_finds_what_only_dense_data_show() -> None:
     blind = Hyperparameters(0.35, 1.0, [1.0, 5.0, 5.0])
     values: list[float] = []
     found = local_start(
-        x, y, Matern32(), blind, LocalStart(500, 20, 80), generator=seeded(),
+        x, y, Matern32(), blind, LocalStart(16, 64, 80), generator=seeded(),
         callbacks=[lambda record, state: values.append(record.log_marginal_likelihood / 6_000)],
     )  # fmt: skip
     slow, fast, nothing = found.length_scales.tolist()
     assert 0.04 < float(found.noise_scale) < 0.06  # 0.05 is true
     assert fast < slow / 3 and nothing > 10 * slow
     assert len(values) == 80 and np.mean(values[-10:]) > np.mean(values[:10]) + 0.5  # nats a point
-    again = local_start(x, y, Matern32(), blind, LocalStart(500, 20, 80), generator=seeded())
+    again = local_start(x, y, Matern32(), blind, LocalStart(16, 64, 80), generator=seeded())
     assert again.equals(found)
 
 
 def test_limits_hold_and_few_points_do() -> None:
     x, y = toy(30, 2)
-    found = local_start(x, y * 0, Matern32(), Hyperparameters.ones(2), LocalStart(10, 64, 40), generator=seeded(),
+    found = local_start(x, y * 0, Matern32(), Hyperparameters.ones(2), LocalStart(4, 64, 40), generator=seeded(),
                         hold=lambda nu: nu.clamp_min(0.5))  # fmt: skip
     assert float(found.unconstrained.min()) >= 0.5 * (1 - 1e-9)
 
@@ -65,7 +61,7 @@ def test_numbers_that_fail_end_it_at_the_last_good_step(failure: str, monkeypatc
     calls, seen = [], []
 
     def fails(*args: object) -> tuple[torch.Tensor, torch.Tensor]:
-        calls.append(args[-1])
+        calls.append(args[-2])
         densities, gradient = conditionals(*args)
         if len(calls) == 5:
             if failure == "factor":
@@ -75,7 +71,7 @@ def test_numbers_that_fail_end_it_at_the_last_good_step(failure: str, monkeypatc
 
     monkeypatch.setattr("warmgp.training.local_start.conditionals", fails)
     found = local_start(
-        x, y, Matern32(), Hyperparameters.ones(2), LocalStart(20, 8, 40), generator=seeded(),
+        x, y, Matern32(), Hyperparameters.ones(2), LocalStart(4, 16, 40), generator=seeded(),
         callbacks=[lambda record, state: seen.append(record)],
     )  # fmt: skip
     assert len(seen) == 4 and found.equals(calls[3])  # whose conditionals were numbers
@@ -93,24 +89,48 @@ def test_steps_come_to_rest() -> None:
     assert shares[:56] == [1.0] * 56 and shares == sorted(shares, reverse=True) and 0.2 < shares[-1] < 0.3
 
 
-def test_draws_of_points_are_averaged() -> None:
-    """ν is the mean over the last 30% of the steps: every draw of points has an optimum of its own."""
+def test_draws_of_groups_are_averaged() -> None:
+    """ν is the mean over the last 30% of the steps: every draw of groups has an optimum of its own."""
     x, y = wavy(400)
     seen: list[torch.Tensor] = []
     found = local_start(
-        x, y, Matern32(), Hyperparameters.ones(3), LocalStart(50, 8, 20), generator=seeded(),
+        x, y, Matern32(), Hyperparameters.ones(3), LocalStart(4, 16, 20), generator=seeded(),
         callbacks=[lambda record, state: seen.append(state.nu)],
     )  # fmt: skip
     assert torch.allclose(found.unconstrained, torch.stack(seen[14:]).mean(0))
 
 
+def test_where_it_predicts_no_better_it_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    x, y = wavy(400)
+    theta = Hyperparameters(0.05, 1.0, [0.5, 0.1, 5.0])
+    with caplog.at_level("INFO", logger="warmgp"):  # by steps that are far too large
+        found = local_start(x, y, Matern32(), theta, LocalStart(4, 32, 10, 3.0), generator=seeded())
+    assert torch.allclose(found.vector, theta.vector) and "the start by near points is left" in caplog.text
+
+
+def test_copies_of_a_point_do_not_make_a_group() -> None:
+    """1,000 copies of each of 40 points: what is near a point is then not only itself."""
+    places = torch.rand(40, 2, dtype=torch.float64, generator=seeded())
+    x = places.repeat(1_000, 1)
+    kept = few_copies(x, seeded())
+    assert torch.equal(kept, kept.unique()) and torch.equal(x[kept].unique(dim=0), places.unique(dim=0))
+    assert [int((x[kept] == place).all(1).sum()) for place in places] == [8] * 40
+    y = torch.sin(6 * x[:, 0]) + 0.1 * torch.randn(len(x), dtype=torch.float64, generator=seeded(1))
+    found = local_start(x, y, Matern32(), Hyperparameters.ones(2), LocalStart(16, 64, 60), generator=seeded())
+    slow, nothing = found.length_scales.tolist()
+    assert 0.08 < float(found.noise_scale) < 0.12 and nothing > 2 * slow
+    few = torch.rand(50, 3, generator=seeded())
+    assert torch.equal(few_copies(few, seeded()), torch.arange(50))
+
+
 def test_the_estimator_uses_it_where_steps_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starts, "ON_CPU", (LocalStart(200, 16, 12),))
+    monkeypatch.setattr(starts, "GROUPS", {False: LocalStart(8, 32, 12)})
+    monkeypatch.setattr(starts, "FINAL_SECONDS", {False: 0.0})
+    monkeypatch.setattr("warmgp.planning.decisions.SAMPLE_BEFORE_GROUPS", 200)
     monkeypatch.setattr("warmgp.planning.decisions.SAMPLE_FROM", 500)
-    monkeypatch.setattr("warmgp.planning.decisions.LEAST_SAMPLE", 200)
     monkeypatch.setattr("warmgp.estimator.start.N_STEPS", 15)
     x, y = wavy(900)
     model = GPRegressor(solver="rap", n_probes=8, random_state=0, device="cpu", verbose=True).fit(x.numpy(), y.numpy())
-    assert model.plan_.local == LocalStart(200, 16, 12) and model.plan_.sample_size == 200
-    assert "and near neighbours of all" in str(model.report_) and model.report_.start_seconds > 0
+    assert model.plan_.local == LocalStart(8, 32, 12) and model.plan_.sample_size == 200
+    assert "and near points of all" in str(model.report_) and model.report_.start_seconds > 0
     assert model.converged_

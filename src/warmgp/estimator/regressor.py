@@ -75,7 +75,7 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         their size is 0.1 (0.03 from 50,000 points without such a start), and relative for hyperparameters above 1.
     init : {"auto", "ones", "sample", "subset"} or Hyperparameters
         Where training starts, in standardised units. "sample" trains on a random fifth of the points first (2,000 to
-        10,000 of them, 5,000 on a CPU), which "auto" corrects by near neighbours where steps on all points are dear;
+        10,000 of them, 5,000 on a CPU), which "auto" corrects by near points where steps on all points are dear;
         "subset" averages exact fits of neighbourhoods.
     noise_floor : float
         The least noise scale, in standardised units.

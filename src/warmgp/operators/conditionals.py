@@ -1,13 +1,13 @@
 """How likely points are given near ones, and the gradient of that: the terms of a near-neighbour likelihood.
 
-For a group of points with the covariance C = K + σ²I, the last one's log-density given the others is
+For a group of points with the covariance C = K + σ²I, the log-density of its last t points given the others is
 
-    log p(y_t | y_N) = −½ s² + log u_t − ½ log 2π,      u = the last row of L⁻¹ (C = L Lᵀ),   s = uᵀy
+    log p(y_T | y_N) = −½ |s|² + Σ log U_tt − ½ t log 2π,      U = the last t rows of L⁻¹ (C = L Lᵀ),   s = U y
 
-because C⁻¹ is that of the others, in zeros, plus u uᵀ. With a = that of the others times y, in zeros, its derivative by
-C is of rank two,
+because C⁻¹ is that of the others, in zeros, plus Uᵀ U. With a = that of the others times y, in zeros, its derivative by
+C is
 
-    G = ½ [s (a uᵀ + u aᵀ) + (s² − 1) u uᵀ],
+    G = ½ [a (Uᵀs)ᵀ + (Uᵀs) aᵀ + (Uᵀs)(Uᵀs)ᵀ − Uᵀ U],
 
 and by θ it is Σ_ij G_ij ∂C_ij/∂θ, as for any quadratic form: no solve is longer than a group.
 """
@@ -22,25 +22,30 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 
-AT_ONCE = 2**24
-"""Entries of groups that are held at once, in float64."""
+AT_ONCE = {"cpu": 2**19, "cuda": 2**24}
+"""Entries of groups that are held at once, in float64, by kind of device: on a CPU what its caches hold."""
 
 
-def conditionals(x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters) -> tuple[Tensor, Tensor]:
-    """Returns the log-density of the last point of each group given the others, (p,), and the gradient of their sum.
+def conditionals(
+    x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters, last: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Returns the log-density of the last points of each group given the others, (p,), and the gradient of their sum.
 
     Parameters
     ----------
     x, y : Tensor, (n, d), (n,)
         All points, in any dtype; the work is done in float64.
-    groups : Tensor, (p, m + 1)
-        The numbers of the points of each group, all different. The last one is that whose density is asked for.
+    groups : Tensor, (p, g)
+        The numbers of the points of each group, all different.
     kernel : Kernel
     theta : Hyperparameters
+    last : int
+        How many points at the end of a group are those whose density is asked for, t; g for all of them.
 
     Returns
     -------
     densities : Tensor, (p,), float64
+        One for each group, of its t points together.
     gradient : Tensor, (2 + lengths,), float64 on the CPU, in the order of ``Hyperparameters.vector``
 
     Raises
@@ -49,18 +54,20 @@ def conditionals(x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hy
         Where points are so near beside so little noise that a group has no factor.
     """
     densities, gradient = [], torch.zeros(theta.vector.numel(), dtype=torch.float64)
-    for some in groups.split(max(1, AT_ONCE // groups.shape[1] ** 2)):
-        found, slope = _some(x, y, some, kernel, theta)
+    for some in groups.split(max(1, AT_ONCE[groups.device.type] // groups.shape[1] ** 2)):
+        found, slope = _some(x, y, some, kernel, theta, last)
         densities.append(found)
         gradient += slope
     return torch.cat(densities), gradient
 
 
-def _some(x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters) -> tuple[Tensor, Tensor]:
+def _some(
+    x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters, last: int
+) -> tuple[Tensor, Tensor]:
     """Returns what :func:`conditionals` does, for groups that fit the memory together."""
     lengths = theta.length_scales.to(x.device)
     signal, sigma = float(theta.signal_scale), float(theta.noise_scale)
-    z = (x[groups].double() - x[groups[:, -1:]].double()) / lengths  # (p, m + 1, d), from the last point
+    z = (x[groups].double() - x[groups[:, -1:]].double()) / lengths  # (p, g, d), from the last point
     squares = z.square().sum(2)
     if kernel.smooth_at_zero:
         r = torch.baddbmm(squares[:, :, None] + squares[:, None, :], z, z.mT, alpha=-2.0).clamp_min_(0.0).sqrt_()
@@ -73,23 +80,25 @@ def _some(x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperpara
     L, info = torch.linalg.cholesky_ex(C)
     if bool(info.any()):
         raise torch.linalg.LinAlgError("the covariance of near points is not positive definite: raise noise_floor")
-    Y = y[groups].double()[..., None]  # (p, m + 1, 1)
-    last = torch.zeros_like(Y)
-    last[:, -1] = 1.0
-    u = torch.linalg.solve_triangular(L.mT, last, upper=True)  # the last row of L⁻¹, as a column
-    s = (u * Y).sum(1)[:, 0]  # (p,)
-    densities = -0.5 * s.square() + u[:, -1, 0].log() - 0.5 * math.log(2 * math.pi)
-    a = torch.cholesky_solve(Y, L) - s[:, None, None] * u  # that of the others: zero at the last point
-    h = s[:, None, None] * a + 0.5 * (s.square() - 1.0)[:, None, None] * u
-    G = 0.5 * (h @ u.mT + u @ h.mT)
-    trace = (h * u).sum()
+    Y = y[groups].double()[..., None]  # (p, g, 1)
+    ends = torch.zeros(groups.shape[1], last, dtype=Y.dtype, device=Y.device)
+    ends[-last:] = torch.eye(last, dtype=Y.dtype, device=Y.device)
+    Ut = torch.linalg.solve_triangular(L.mT, ends.expand(len(groups), -1, -1), upper=True)  # (p, g, t)
+    s = Ut.mT @ Y  # (p, t, 1)
+    log_det = L.diagonal(dim1=1, dim2=2)[:, -last:].log().sum(1)
+    densities = -0.5 * s.square().sum((1, 2)) - log_det - 0.5 * last * math.log(2 * math.pi)
+    w = Ut @ s  # (p, g, 1)
+    a = torch.cholesky_solve(Y, L) - w  # that of the others: zero at the last points
+    h = a + 0.5 * w
+    G = torch.baddbmm(0.5 * (h @ w.mT + w @ h.mT), Ut, Ut.mT, alpha=-0.5)
+    trace = G.diagonal(dim1=1, dim2=2).sum()
     by_signal = (G * k).sum()
     W = G * kernel.length_weight(r)
     W.diagonal(dim1=1, dim2=2).zero_()
-    rows = W.sum(2, keepdim=True)  # (p, m + 1, 1)
+    rows = W.sum(2, keepdim=True)  # (p, g, 1)
     by_input = 2.0 * ((rows * z.square()).sum((0, 1)) - (z * (W @ z)).sum((0, 1)))  # (d,)
     per_length = signal**2 * by_input.cpu()
     ell = theta.length_scales
     by_length = per_length / ell if ell.numel() == z.shape[2] else per_length.sum(0, keepdim=True) / ell
-    ends = torch.stack([2.0 * sigma * trace, 2.0 * signal * by_signal]).cpu()
-    return densities, torch.cat([ends, by_length])
+    first = torch.stack([2.0 * sigma * trace, 2.0 * signal * by_signal]).cpu()
+    return densities, torch.cat([first, by_length])

@@ -20,9 +20,9 @@ from warmgp.kernels import Kernel
 from warmgp.operators import make_operator
 from warmgp.planning.gpu_pace import Pace
 from warmgp.planning.request import Request
-from warmgp.planning.threads import limited_threads
+from warmgp.planning.threads import limited_threads, worth_now
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
-from warmgp.training.local_start import SEARCH_EVERY, LocalStart
+from warmgp.training.local_start import LocalStart
 
 SIZE = 1500
 """Points that rates are measured with."""
@@ -62,8 +62,7 @@ DOUBLE = {True: 8.0, False: 2.0}
 """How many times longer a product takes in float64, by whether it is on a GPU."""
 
 GROUP_WORK = {True: 1.0, False: 2.5}
-"""The likelihood of a point given near ones and its gradient, beside its row of a sparse factor, by whether it is on a
-GPU."""
+"""The likelihood of a small group of points and its gradient, beside exact training, by whether it is on a GPU."""
 
 STEPS_PER_SEARCH = 15
 """Steps between two searches for neighbours. Seen: 10 to 30."""
@@ -121,13 +120,13 @@ def usual_rates(request: Request) -> Rates:
 
 
 def rates_for(request: Request, threads: int) -> Rates:
-    """Returns the rates for an estimate: measured on a CPU, with the threads that training will use, for all but the
-    smallest n; tabulated elsewhere."""
+    """Returns the rates for an estimate: measured on a CPU, with the threads of the plan that are worth it now, for all
+    but the smallest n; tabulated elsewhere."""
     if request.device.type != "cpu":
         return H200.at(request.pace)
     if request.n <= SIZE // 3:
         return TYPICAL
-    what = request.kernel, request.d, request.columns, threads
+    what = request.kernel, request.d, request.columns, worth_now(threads)
     try:
         return measured_rates(*what)
     except TypeError:  # a kernel that cannot be hashed, and so not remembered
@@ -237,10 +236,10 @@ def near_cg_seconds(rates: Rates, n: int, steps: int, features: int, epochs: flo
 
 
 def local_seconds(rates: Rates, n: int, how: LocalStart, *, on_gpu: bool) -> float:
-    """Estimates the seconds of a start by near neighbours: a small factor for each point and step, and searches."""
-    searches = -(-how.n_steps // SEARCH_EVERY) * how.points * n * rates.search
-    group = GROUP_WORK[on_gpu] * rates.sparse * (how.neighbours / 30) ** 3
-    return how.n_steps * (how.points * group + rates.call) + searches
+    """Estimates the seconds of a start by groups of near points: a search, a factor and a gradient for each."""
+    g = min(how.size, n)
+    group = GROUP_WORK[on_gpu] * (g**3 * rates.exact + g**2 * rates.exact_pass) + n * rates.search
+    return how.n_steps * (how.groups * group + rates.call)
 
 
 def projections_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, sweep: float) -> float:

@@ -24,8 +24,9 @@ from warmgp.planning.solver_choice import (
     max_epochs,
     starts_on_sample,
 )
-from warmgp.planning.starts import final_steps
+from warmgp.planning.starts import SAMPLE_BEFORE_GROUPS, final_steps
 from warmgp.solvers import Solver, StoppingRule
+from warmgp.training.local_start import LocalStart
 
 SAMPLE_FROM = 6_000
 """The points from which on training starts on a random sample: steps on all of them are dear enough."""
@@ -85,10 +86,12 @@ def choose_start(request: Request, solver: Solver, gradient: GradientEstimator) 
     return ("sample" if sampled else "ones"), ""
 
 
-def choose_sample_size(request: Request, init: str) -> tuple[int, str]:
-    """Decides how many points a sample has; 0 where there is none."""
+def choose_sample_size(request: Request, init: str, local: LocalStart | None) -> tuple[int, str]:
+    """Decides how many points a sample has, few where groups of near points follow; 0 where there is none."""
     if init != "sample":
         return 0, ""
+    if local is not None:
+        return min(request.n, SAMPLE_BEFORE_GROUPS), ""
     most = LARGEST_SAMPLE if request.device.type == "cuda" else LARGEST_SAMPLE_ON_CPU
     return min(request.n, most, max(LEAST_SAMPLE, request.n // SAMPLE_SHARE)), ""
 

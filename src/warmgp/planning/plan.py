@@ -54,7 +54,7 @@ class Plan:
     start_solver : Solver or None
         What that sample is solved with.
     local : LocalStart or None
-        How near neighbours correct what the sample found, at the density of all points.
+        How groups of near points correct what the sample found, at the density of all points.
     first_epochs, last_epochs : float or None
         The budgets of the first and the last solve on all points in epochs, where they have others than the steps.
     signal_ratio : float
@@ -100,8 +100,11 @@ class Plan:
         solving = f"solver {self.solver.name} to tolerance {self.rule.tol:g}{budget}"
         dtype = str(self.dtype).removeprefix("torch.") + (" (float64 if that is not enough)" if self.promote else "")
         start = f"a sample of {self.sample_size:,} points" if self.init == "sample" else f"{self.init} hyperparameters"
+        steps = f"{'At most ' if self.settle else ''}{self.n_steps} Adam steps of {self.learning_rate:g} from {start}"
+        if self.local is not None and not self.n_steps:
+            steps = f"Hyperparameters from {start} and groups of near ones"
         head = (
-            f"{'At most ' if self.settle else ''}{self.n_steps} Adam steps of {self.learning_rate:g} from {start}; "
+            f"{steps}; "
             f"{self.gradient.name} gradient, {'solver cholesky' if self.solver.name == 'cholesky' else solving}; "
             f"{self.operator} operator in {dtype} on {self.device}."
         )

@@ -12,12 +12,13 @@
 - H is stored where it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated
   inside the products (fused), which is as fast as reading it;
 - Adam's steps are relative for large hyperparameters, and end when the likelihood is expected to rise no more;
-- from 6,000 points training starts on a random sample of a fifth of them, and where steps on all points are dear, near
-  neighbours correct what it found (:mod:`warmgp.planning.starts`);
+- from 6,000 points training starts on a random sample of a fifth of them; where steps on all points are dear, groups of
+  near points take their place (:mod:`warmgp.planning.starts`);
 - up to 2,500 points the last solve is by a factor of H, and variances are exact;
 - random features: a quarter as many as points, between 2,000 (8,000 for Matérn-1/2 with one input) and 16,000: m of
   them cost about m/n of an epoch;
-- on a CPU one thread for up to 512 points, above that torch's threads, or fewer while other programs keep cores busy.
+- on a CPU one thread for up to 512 points, above that torch's threads, up to 8,192 points fewer while other
+  programs keep cores busy.
 
 Each is one function, in :mod:`warmgp.planning.decisions`, :mod:`warmgp.planning.solver_choice` and
 :mod:`warmgp.planning.threads`; here they are put together.
@@ -90,7 +91,8 @@ def _planned(request: Request) -> Plan:
     solver = decided(choose_solver(request, n_features, rates))
     gradient = decided(decisions.choose_gradient(request, solver, n_features))
     init = decided(decisions.choose_start(request, solver, gradient))
-    sample_size = decided(decisions.choose_sample_size(request, init))
+    local = decided(choose_local_start(request, solver, init))
+    sample_size = decided(decisions.choose_sample_size(request, init, local))
     dtype = decided(decisions.choose_dtype(request, solver))
     plan = Plan(
         device=request.device,
@@ -111,7 +113,7 @@ def _planned(request: Request) -> Plan:
         exact_posterior=decided(decisions.choose_exact_posterior(request, solver)),
         sample_size=sample_size,
         start_solver=decided(decisions.choose_start_solver(request, sample_size)),
-        local=decided(choose_local_start(request, solver, init)),
+        local=local,
         first_epochs=decided(choose_first_epochs(request, solver)),
         last_epochs=decided(decisions.choose_last_epochs(request, solver)),
         signal_ratio=decided(choose_signal_ratio(request, solver, dtype)),

@@ -1,8 +1,9 @@
 """How training of large data starts, and how many steps it takes on all of them, by what an epoch costs.
 
-Hyperparameters change with the density of the data. A sample finds their rough size, near neighbours at the density of
-all data correct it (:mod:`warmgp.training.local_start`), and few steps on all points are left to do. Costs are those of
-the device's kind, not measured in the moment, so that the same data, settings and machine have the same plan.
+Hyperparameters change with the density of the data. A sample finds their rough size. Then steps on all points follow
+where they are cheap, and where they are not groups of near points, as dense as all data are
+(:mod:`warmgp.training.local_start`). Costs are those of the device's kind, not measured in the moment, so that the same
+data, settings and machine have the same plan.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ import math
 
 import torch
 
-from warmgp.planning.costs import DOUBLE, RAP_EPOCHS, local_seconds, sweep_seconds, usual_rates
+from warmgp.planning.costs import DOUBLE, RAP_EPOCHS, sweep_seconds, usual_rates
 from warmgp.planning.request import Request, is_auto
 from warmgp.planning.solver_choice import AFTER_SAMPLE, FIRST_EPOCHS, few_steps, recombined_projections
 from warmgp.solvers import Solver
 from warmgp.training.local_start import LocalStart
-from warmgp.training.loop import LAST_STEPS
 from warmgp.training.rounding import resolved_ratio
 
-FINAL_SECONDS = {True: 20.0, False: 300.0}
-"""Seconds of steps on all points above which their number falls, to none at last, by whether they are on a GPU."""
+FINAL_SECONDS = {True: 8.0, False: 120.0}
+"""The most seconds of steps on all points, by whether they are on a GPU: where all of them would take longer, groups of
+near points take their place. On an H200 30 steps more on 51,000, 100,000 and 200,000 rows of houseelectric brought
+0.007, 0.002 and 0.001 nats, for 8, 10 and 26 s; 8 steps lost as much, because the first ones of Adam change every
+hyperparameter by their size, whatever the slope."""
 
 ROUNDING_SHARE = 0.1
 """The most that rounding may leave of a residual, in units of σ (:mod:`warmgp.training.rounding`): one correction by a
@@ -30,26 +33,19 @@ SLOW_DOUBLE = {True: 10.0, False: 60.0}
 """Seconds of a step in float64 above which training stays in float32, and within what that resolves, by whether it is
 on a GPU."""
 
-FEWEST = 4
-"""The fewest steps that are taken, or none: the first ones of Adam change every hyperparameter by their size, whatever
-the slope, and one alone raised the noise of 100,000 rows by a tenth."""
+LIMITED_SHARE = 0.25
+"""The share of a time limit that steps on all points may take."""
 
-LIMITED_SHARE = 0.5
-"""The share of a time limit that steps on all points may take. Seen on houseelectric: 54,000 rows without a step 1.59
-nats, 51,000 with 30 steps 1.69."""
+GROUPS = {
+    True: LocalStart(groups=256, size=256, n_steps=100),
+    False: LocalStart(groups=64, size=256, n_steps=60),
+}
+"""The start by groups of near points, by whether it is on a GPU; what was tried is in `benchmarks/results/README.md`,
+"Where should a start look?"."""
 
-LOCAL_SHARE = 0.2
-"""The most that a start by near neighbours may cost, beside the steps on all points."""
-
-ON_GPU = (LocalStart(points=8192, neighbours=48, n_steps=100),)
-ON_CPU = (
-    LocalStart(points=4096, neighbours=48, n_steps=100),
-    LocalStart(points=4096, neighbours=24, n_steps=60),
-)
-"""Starts by near neighbours, the best one first. With 1,024 points the noise of protein came out between 0.04 and 0.15
-by the draw, with 4,096 between 0.10 and 0.13. On 100,000 rows of houseelectric 24 neighbours (27 s) predicted test
-points from their 120 nearest with 1.776 nats, 48 with 100 steps (88 s) 1.814; fewer points with 96 or 128 were no
-better."""
+SAMPLE_BEFORE_GROUPS = 1_000
+"""Points of the sample before a start by groups of near points: with 1,000 and with 5,000 of them the groups ended at
+the same score (1.83 on 100,000 rows of houseelectric, −0.52 on 40,000 of protein)."""
 
 
 def step_seconds(request: Request) -> float:
@@ -60,18 +56,12 @@ def step_seconds(request: Request) -> float:
     return rates.call + RAP_EPOCHS * sweep + n**2 * (2 * rates.recompute + rates.gradient)
 
 
-def steps_seconds(request: Request) -> float:
-    """Estimates the seconds of all steps on all points, and of a last solve that is like ``LAST_STEPS`` of them."""
-    return (final_steps(request) + LAST_STEPS) * step_seconds(request)
-
-
 def final_steps(request: Request) -> int:
-    """Returns the most steps on all points after a start on a sample and near neighbours."""
+    """Returns the most steps on all points after a start on a sample: all that help, or none where they are dear."""
     seconds, limit = FINAL_SECONDS[request.device.type == "cuda"], request.settings.time_limit
     if limit is not None:
         seconds = min(seconds, LIMITED_SHARE * limit)
-    steps = min(AFTER_SAMPLE, int(seconds / step_seconds(request)))
-    return steps if steps >= FEWEST else 0
+    return AFTER_SAMPLE if AFTER_SAMPLE * step_seconds(request) <= seconds else 0
 
 
 def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) -> tuple[float, str]:
@@ -89,21 +79,16 @@ def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) ->
 
 
 def choose_local_start(request: Request, solver: Solver, init: str) -> tuple[LocalStart | None, str]:
-    """Decides whether near neighbours correct what the sample found: where steps on all points are dear."""
-    if init != "sample" or not few_steps(solver) or not is_auto(request.settings.init):
+    """Decides whether groups of near points take the place of steps on all points: where those are dear."""
+    settings = request.settings
+    own = init == "sample" and is_auto(settings.init) and is_auto(settings.n_steps)
+    if not own or not few_steps(solver) or final_steps(request):
         return None, ""
-    on_gpu = request.device.type == "cuda"
-    most = LOCAL_SHARE * steps_seconds(request)
-    cheap = [
-        how
-        for how in (ON_GPU if on_gpu else ON_CPU)
-        if local_seconds(usual_rates(request), request.n, how, on_gpu=on_gpu) <= most
-    ]
-    if not cheap:
-        return None, ""
-    how = cheap[0]
-    told = f"{how.n_steps} steps by {how.neighbours} near neighbours of {how.points:,} points"
-    return how, f"The sample's hyperparameters are corrected to the density of all points: {told}."
+    how = GROUPS[request.device.type == "cuda"]
+    return how, (
+        f"Hyperparameters come from the likelihood of {how.groups} groups of {how.size} near points, drawn anew in "
+        f"{how.n_steps} steps: steps on all points would be dear, and bring little more."
+    )
 
 
 def choose_first_epochs(request: Request, solver: Solver) -> tuple[float | None, str]:

@@ -20,6 +20,10 @@ FEW_ENTRIES = 2**18
 """The most kernel entries of an operation for which one thread will do. On an idle machine two take 0.8 of the time of
 one for exact training on 500 points; on a busy one small operations suffer most."""
 
+MANY_ENTRIES = 2**26
+"""Kernel entries of an operation from which all threads work, whoever else does now: operations are then long beside
+the slices of time that programs on one core get in turn, and a fit takes minutes, of which one moment tells nothing."""
+
 KEPT = 10.0
 """Seconds after which a measurement is made anew: a machine becomes busy, and idle again."""
 
@@ -62,8 +66,9 @@ def free_threads(device: torch.device, entries: int) -> AbstractContextManager[N
 
 
 def choose_threads(device: torch.device, entries: int) -> tuple[int, str]:
-    """Decides how many threads work on operations of so many kernel entries: one where they are few, else as many as
-    are worth it now, and never more than torch has; 0, as torch has it, where the device is not a CPU."""
+    """Decides how many threads work on operations of so many kernel entries: one where they are few, all where they are
+    many, else as many as are worth it now, and never more than torch has; 0, as torch has it, where the device is not a
+    CPU."""
     if device.type != "cpu":
         return 0, ""
     allowed = torch.get_num_threads()
@@ -71,9 +76,16 @@ def choose_threads(device: torch.device, entries: int) -> tuple[int, str]:
         return 1, ""
     if os.getpid() != PROCESS:
         return 1, f"One thread of {allowed}, because several may wait for ever in a forked process."
-    threads = _measured(allowed, int(time.monotonic() // KEPT))
+    if entries >= MANY_ENTRIES:
+        return allowed, ""
+    threads = worth_now(allowed)
     some = "One thread" if threads == 1 else f"{threads} threads"
     return threads, f"{some} of {allowed}, because other programs keep cores busy." if threads < allowed else ""
+
+
+def worth_now(allowed: int) -> int:
+    """Returns how many of so many threads are worth it now, by a measurement of at most ten seconds ago."""
+    return _measured(allowed, int(time.monotonic() // KEPT)) if allowed > 1 else allowed
 
 
 @lru_cache(maxsize=8)

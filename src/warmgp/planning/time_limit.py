@@ -1,7 +1,7 @@
 """What a time limit leaves of a plan: fewer steps, then as many rows as the time allows, drawn at random.
 
-Rows and steps are both worth their time, so a plan that would take too long has at most 30 steps, which get half of the
-time at most (:mod:`warmgp.planning.starts`), and as many rows as fit; the clock itself is watched in training
+Rows are worth more than steps, so a plan that would take too long has 30 steps at most, none where they take more than
+a quarter of the time (:mod:`warmgp.planning.starts`), and as many rows as fit; the clock itself is watched in training
 (:attr:`warmgp.training.state.TrainingOptions.until`), because an estimate is no promise.
 """
 
@@ -19,35 +19,45 @@ PLANNED_SHARE = 0.85
 LEAST_ROWS = 100
 """Rows below which a time limit does not go: a fit of these takes a second."""
 
-TRIES = 16
-"""Sizes that are tried between the fewest rows and all of them: each halves the range of their logarithm."""
+FEWER = 0.93
+"""The ratio of two numbers of rows that are tried in turn, the larger one first."""
 
 
 def within_time(request: Request, planned: Callable[[Request], Plan]) -> Plan:
-    """Returns the plan of the request, for as many of its rows as its time limit allows."""
+    """Returns the plan of the request, for as many of its rows as its time limit allows.
+
+    Numbers of rows are tried from all downwards, because estimates need not rise with them: steps on all points end
+    where they would take too long.
+    """
     limit = request.settings.time_limit
-    whole = planned(replace(request, settings=replace(request.settings, time_limit=None)))
-    if limit is None or whole.estimated_seconds <= PLANNED_SHARE * limit:
+    if limit is None:
+        return planned(request)
+    whole = _or_none(planned, replace(request, settings=replace(request.settings, time_limit=None)))
+    if whole is not None and whole.estimated_seconds <= PLANNED_SHARE * limit:
         return whole
-    plan = planned(request)
-    if plan.estimated_seconds <= PLANNED_SHARE * limit:  # with few steps all rows fit
-        return plan
-    fewest, most = min(LEAST_ROWS, request.n), request.n
-    plan = planned(replace(request, n=fewest))
-    for _ in range(TRIES):
-        rows = round_down(int((fewest * most) ** 0.5))
-        if rows <= fewest:
+    rows, plan = request.n, _or_none(planned, request)
+    while plan is None or plan.estimated_seconds > PLANNED_SHARE * limit:
+        if rows <= LEAST_ROWS:
+            plan = planned(replace(request, n=rows))
             break
-        tried = planned(replace(request, n=rows))
-        if tried.estimated_seconds <= PLANNED_SHARE * limit:
-            fewest, plan = rows, tried
-        else:
-            most = rows
+        rows = max(min(LEAST_ROWS, rows), round_down(int(FEWER * rows)))
+        plan = _or_none(planned, replace(request, n=rows))
+    if rows == request.n:
+        return plan
+    longer = f"take about {duration(whole.estimated_seconds)}" if whole else "not fit the memory budget"
     why = (
-        f"{duration(limit)} allow {fewest:,} of {request.n:,} rows, drawn at random: all of them would take about "
-        f"{duration(whole.estimated_seconds)}, and predict better."
+        f"{duration(limit)} allow {rows:,} of {request.n:,} rows, drawn at random: all of them would {longer}, and "
+        "predict better."
     )
-    return replace(plan, rows=fewest, why=(why, *plan.why))
+    return replace(plan, rows=rows, why=(why, *plan.why))
+
+
+def _or_none(planned: Callable[[Request], Plan], request: Request) -> Plan | None:
+    """Returns a plan, or None where none fits the memory: fewer rows may."""
+    try:
+        return planned(request)
+    except MemoryError:
+        return None
 
 
 def round_down(rows: int) -> int:

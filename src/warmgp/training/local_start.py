@@ -1,15 +1,16 @@
 """A start at the density of all data: hyperparameters by the likelihood of points given near ones.
 
 A random sample is sparse, and hides what only dense data show: an input that matters over short distances looks
-irrelevant, and what it explains looks like noise. The likelihood of n points in any order is a product over points of
-p(y_i | all earlier ones), of which the m nearest earlier ones tell most (Vecchia's approximation). A few thousand
-random terms of it are enough for a gradient, so a step costs nearly the same at any n: groups of m + 1 points, and now
-and then a search for the nearest.
+irrelevant, and what it explains looks like noise. Groups of near points are as dense as the data. The density of the
+inner half of a group given its outer half, p(y_T | y_N), has a gradient that is zero in the mean at the true θ for any
+group (a composite likelihood), and it asks what predictions ask: how points follow from those around them. A few dozen
+random groups are enough for a gradient, so a step costs nearly the same at any n.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,33 +27,36 @@ from warmgp.training.state import Callback, StepRecord, TrainingState
 
 logger = logging.getLogger(__name__)
 
-SEARCH_EVERY = 5
-"""Steps between two draws of points, with a search for their neighbours by the length scales of then."""
-
 REST = 0.3
 """The share of steps at the end whose size falls to ``LEAST_RATE`` of the first, and over which ν is averaged: every
-draw of points has an optimum of its own."""
+draw of groups has an optimum of its own."""
 
 LEAST_RATE = 0.2
+
+COPIES = 8
+"""The most points at one place that take part: a group of copies of one point tells nothing of length scales."""
+
+CHECKED = 512
+"""Random points that are predicted from those around them, to see whether the start was worth it."""
 
 
 @dataclass(frozen=True)
 class LocalStart:
-    """Says how a start by near neighbours is done.
+    """Says how a start by groups of near points is done.
 
     Attributes
     ----------
-    points : int
-        The terms of the likelihood that a gradient is made of.
-    neighbours : int
-        The near earlier points of each.
+    groups : int
+        The groups that a gradient is made of, drawn anew for every step.
+    size : int
+        The points of a group: half of them are asked for, given the others.
     n_steps, learning_rate
         Steps of Adam, relative for hyperparameters above 1, and their size.
     """
 
-    points: int = 4096
-    neighbours: int = 64
-    n_steps: int = 80
+    groups: int = 32
+    size: int = 256
+    n_steps: int = 60
     learning_rate: float = 0.1
 
 
@@ -69,32 +73,69 @@ def local_start(
 ) -> Hyperparameters:
     """Returns the hyperparameters that the likelihood of points given near ones leads to from θ.
 
-    ``hold`` keeps ν within its limits.
-    It is a start: where numbers fail on the way, those of the last good step are returned, with a line in the log.
+    ``hold`` keeps ν within its limits. It is a start: where numbers fail on the way, those of the last good step count,
+    and where random points then follow worse from those around them than by θ, θ itself is returned. Either leaves a
+    line in the log.
     """
+    kept = few_copies(x, generator)
+    x, y = x[kept], y[kept]
+    z = (x - x.mean(0)).float()  # for distances: near ones may change places
+    theta = Hyperparameters.from_unconstrained(hold(theta.unconstrained))
+    checked = torch.randperm(x.shape[0], generator=generator)[:CHECKED].to(x.device)
+    found = _trained(x, y, z, kernel, theta, how, generator=generator, hold=hold, callbacks=callbacks)
+    before, after = (_predicted(x, y, z, kernel, of, checked, how.size) for of in (theta, found))
+    if after >= before:
+        return found
+    logger.info("the start by near points is left: a point's log-density falls from %.3f to %.3f", before, after)
+    return theta
+
+
+def _predicted(x: Tensor, y: Tensor, z: Tensor, kernel: Kernel, theta: Hyperparameters, of: Tensor, size: int) -> float:
+    """Returns the mean log-density of points given their nearest, −∞ where numbers fail."""
+    groups = nearest(z / theta.length_scales.to(z), of, min(size, len(x))).flip(1)
+    try:
+        found = float(conditionals(x, y, groups, kernel, theta)[0].mean())
+    except torch.linalg.LinAlgError:
+        return -math.inf
+    return found if math.isfinite(found) else -math.inf
+
+
+def _trained(
+    x: Tensor,
+    y: Tensor,
+    z: Tensor,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    how: LocalStart,
+    *,
+    generator: torch.Generator,
+    hold: Callable[[Tensor], Tensor],
+    callbacks: Sequence[Callback],
+) -> Hyperparameters:
+    """Returns what the steps of :func:`local_start` lead to, or the last θ whose conditionals were numbers."""
     n = x.shape[0]
-    rank = torch.randperm(n, generator=generator)
-    z = (x - x.mean(0)).float()  # for neighbours: near ones may change places
-    state = TrainingState(0, hold(theta.unconstrained), Adam.zeros(theta.vector.numel()))
-    groups, last, resting = torch.empty(0), theta, []
+    size = min(how.size, n)
+    last_points = (size + 1) // 2
+    state = TrainingState(0, theta.unconstrained, Adam.zeros(theta.vector.numel()))
+    last, resting = theta, []
     for step in range(how.n_steps):
         began = time.perf_counter()
-        if step % SEARCH_EVERY == 0:
-            groups = _groups(z, rank, state.theta, how, generator)
+        centres = torch.randint(n, (how.groups,), generator=generator).to(x.device)
+        groups = nearest(z / state.theta.length_scales.to(z), centres, size).flip(1)  # the inner half last
         try:
-            densities, gradient = conditionals(x, y, groups, kernel, state.theta)
+            densities, gradient = conditionals(x, y, groups, kernel, state.theta, last_points)
         except torch.linalg.LinAlgError as error:
-            logger.info("the start by near neighbours ends after %d of %d steps: %s", step, how.n_steps, error)
+            logger.info("the start by near points ends after %d of %d steps: %s", step, how.n_steps, error)
             return last
         if not bool(torch.isfinite(gradient).all()):
-            logger.info("the start by near neighbours ends after %d of %d steps: no finite gradient", step, how.n_steps)
+            logger.info("the start by near points ends after %d of %d steps: no finite gradient", step, how.n_steps)
             return last
         last = state.theta
-        slope = state.theta.chain_rule(gradient) / len(groups)
+        slope = state.theta.chain_rule(gradient) / (how.groups * last_points)
         rate = how.learning_rate * _rest(step, how.n_steps)
         nu, adam = state.adam.ascend(state.nu, slope, rate * state.theta.vector.clamp_min(1.0))
         nu = hold(nu)
-        record = _record(state.theta, step, float(densities.mean()) * n, time.perf_counter() - began)
+        record = _record(state.theta, step, float(densities.mean()) * n / last_points, time.perf_counter() - began)
         state = replace(state, step=step + 1, nu=nu, adam=adam, history=(*state.history, record))
         if step >= (1.0 - REST) * how.n_steps:
             resting.append(nu)
@@ -109,25 +150,24 @@ def _rest(step: int, n_steps: int) -> float:
     return LEAST_RATE + (1.0 - LEAST_RATE) * min(1.0, left)
 
 
-def _groups(z: Tensor, rank: Tensor, theta: Hyperparameters, how: LocalStart, generator: torch.Generator) -> Tensor:
-    """Draws points, and returns each with its near earlier points before it, (points, neighbours + 1)."""
-    n = z.shape[0]
-    m = min(how.neighbours, n - 1)
-    late = torch.randperm(n, generator=generator)
-    late = late[rank[late] >= m][: how.points].to(z.device)
-    near = nearest_earlier(z / theta.length_scales.to(z), rank.to(z.device), late, m)
-    return torch.cat([near, late[:, None]], 1)
+def few_copies(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Returns the numbers of the points without all but ``COPIES`` random ones of those at the same place."""
+    order = torch.randperm(x.shape[0], generator=generator).to(x.device)
+    direction = torch.randn(x.shape[1], dtype=torch.float64, generator=generator).to(x.device)
+    places, sorted_by = (x.double() @ direction)[order].sort(stable=True)
+    number = torch.arange(len(places), device=x.device)
+    begins = torch.cat([places.new_ones(1, dtype=torch.bool), places[1:] != places[:-1]])
+    copies = number - torch.where(begins, number, 0).cummax(0).values  # how many of its place come before a point
+    return order[sorted_by[copies < COPIES]].sort().values
 
 
-def nearest_earlier(z: Tensor, rank: Tensor, of: Tensor, m: int, tile_entries: int | None = None) -> Tensor:
-    """Returns the m nearest of the points of lower rank for each of the points ``of``, (p, m).
+def nearest(z: Tensor, of: Tensor, m: int, tile_entries: int | None = None) -> Tensor:
+    """Returns the m points nearest to each of the points ``of``, (p, m), the nearest first.
 
     Parameters
     ----------
     z : Tensor, (n, d)
         All points, in units of their length scales.
-    rank : Tensor, (n,)
-        The place of each point in the order; every one of ``of`` must have at least m before it.
     of : Tensor, (p,)
     """
     n = z.shape[0]
@@ -135,10 +175,8 @@ def nearest_earlier(z: Tensor, rank: Tensor, of: Tensor, m: int, tile_entries: i
     squares = z.square().sum(1)
     found = []
     for some in ranges(len(of), max(1, entries // n)):
-        mine = of[some]
-        distance = torch.addmm(squares, z[mine], z.T, alpha=-2.0)  # up to the point's own square
-        distance.masked_fill_(rank >= rank[mine][:, None], torch.inf)
-        found.append(distance.topk(m, 1, largest=False, sorted=False).indices)
+        distance = torch.addmm(squares, z[of[some]], z.T, alpha=-2.0)  # up to the point's own square
+        found.append(distance.topk(m, 1, largest=False).indices)
     return torch.cat(found)
 
 
