@@ -75,6 +75,13 @@ class Recording:
         self._product("matmul", slice(0, self.n))
         return super().matmul(V)
 
+    def residual(self, b: Tensor, v: Tensor) -> Tensor:
+        before = self.entries["matmul"]
+        left = super().residual(b, v)
+        if self.entries["matmul"] == before:  # a product of its own
+            self._product("matmul", slice(0, self.n))
+        return left
+
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
         self.partial.append(self._product("rows_matmul", index))
         return super().rows_matmul(index, V)

@@ -137,9 +137,12 @@ def test_budget(n: int, given: dict[str, Any], solver: Any, expected: float | No
 
 def test_steps_their_size_and_what_auto_adds_to_them() -> None:
     steps = decisions.choose_steps
-    assert steps(request(4_000), CG, "ones")[0] == steps(request(60_000), Cholesky(), "subset")[0] == 200
-    assert steps(request(20_000), CG, "sample")[0] == steps(request(60_000), CG, "subset")[0] == 30
-    assert steps(request(20_000, n_steps=7), CG, "sample") == (7, "")
+    assert steps(request(4_000), CG, "ones", None)[0] == steps(request(60_000), Cholesky(), "subset", None)[0] == 200
+    assert steps(request(20_000), CG, "sample", None)[0] == steps(request(60_000), CG, "subset", None)[0] == 30
+    assert steps(request(20_000, n_steps=7), CG, "sample", None) == (7, "")
+    after = [steps(request(n), RecombinedProjections(), "sample", LocalStart())[0] for n in (1_000, 100_000)]
+    assert after == [30, 0]
+    assert steps(request(1_000, time_limit=900.0), RecombinedProjections(), "sample", LocalStart())[0] == 0
     rate = decisions.choose_learning_rate
     assert [rate(request(n), "ones")[0] for n in (49_999, 50_000)] == [0.1, 0.03]
     assert rate(request(60_000), "sample")[0] == 0.1

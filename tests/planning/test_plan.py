@@ -68,6 +68,6 @@ def test_it_reads_as_a_paragraph() -> None:
         "tolerance 0.01, "
         "at most 6 epochs; dense operator in float32 (float64 if that is not enough) on cpu. Recombined projections on "
         "blocks of 960 near points, for 20,000 points. Hyperparameters come from the likelihood of 64 groups of 256 "
-        "near points, drawn anew in 60 steps: steps on all points would be dear, and bring little more. "
+        "near points, drawn anew in 60 steps: steps on all are dear. "
         "Estimated: 90 s and 3 GiB."
     )

@@ -10,7 +10,7 @@ from gp_truth import toy
 from warmgp import GPRegressor, Hyperparameters, Matern32
 from warmgp.operators.conditionals import conditionals
 from warmgp.planning import starts
-from warmgp.training.local_start import LocalStart, _rest, few_copies, local_start, nearest
+from warmgp.training.local_start import LocalStart, _rest, local_start, nearest
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -108,24 +108,19 @@ def test_where_it_predicts_no_better_it_is_left(caplog: pytest.LogCaptureFixture
     assert torch.allclose(found.vector, theta.vector) and "the start by near points is left" in caplog.text
 
 
-def test_copies_of_a_point_do_not_make_a_group() -> None:
-    """1,000 copies of each of 40 points: what is near a point is then not only itself."""
-    places = torch.rand(40, 2, dtype=torch.float64, generator=seeded())
-    x = places.repeat(1_000, 1)
-    kept = few_copies(x, seeded())
-    assert torch.equal(kept, kept.unique()) and torch.equal(x[kept].unique(dim=0), places.unique(dim=0))
-    assert [int((x[kept] == place).all(1).sum()) for place in places] == [8] * 40
+def test_copies_of_points_leave_length_scales_as_they_are() -> None:
+    """A group of copies of one point says what the noise is, and nothing of length scales."""
+    places = torch.rand(10, 2, dtype=torch.float64, generator=seeded())
+    x = places.repeat(400, 1)
     y = torch.sin(6 * x[:, 0]) + 0.1 * torch.randn(len(x), dtype=torch.float64, generator=seeded(1))
-    found = local_start(x, y, Matern32(), Hyperparameters.ones(2), LocalStart(16, 64, 60), generator=seeded())
-    slow, nothing = found.length_scales.tolist()
-    assert 0.08 < float(found.noise_scale) < 0.12 and nothing > 2 * slow
-    few = torch.rand(50, 3, generator=seeded())
-    assert torch.equal(few_copies(few, seeded()), torch.arange(50))
+    theta = Hyperparameters(0.5, 1.0, [0.5, 0.7])
+    found = local_start(x, y, Matern32(), theta, LocalStart(16, 64, 60), generator=seeded())
+    assert torch.allclose(found.length_scales, theta.length_scales)
+    assert 0.08 < float(found.noise_scale) < 0.12
 
 
 def test_the_estimator_uses_it_where_steps_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starts, "GROUPS", {False: LocalStart(8, 32, 12)})
-    monkeypatch.setattr(starts, "FINAL_SECONDS", {False: 0.0})
     monkeypatch.setattr("warmgp.planning.decisions.SAMPLE_BEFORE_GROUPS", 200)
     monkeypatch.setattr("warmgp.planning.decisions.SAMPLE_FROM", 500)
     monkeypatch.setattr("warmgp.estimator.start.N_STEPS", 15)

@@ -7,6 +7,7 @@ import torch
 
 from warmgp import ConjugateGradients, DenseOperator, Hyperparameters, RecombinedProjections, Solver, StoppingRule
 from warmgp.kernels import get_kernel
+from warmgp.training import refinement
 from warmgp.training.refinement import ROUNDS, refined
 
 
@@ -18,12 +19,17 @@ def pair(noise: float, n: int = 150) -> tuple[DenseOperator, DenseOperator, torc
     return double, single, torch.randn(n, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
+@pytest.mark.parametrize("at_once", [10**6, 30])
 @pytest.mark.parametrize("solver", [ConjugateGradients(0, factor_after=2), RecombinedProjections(50)])
-def test_a_residual_that_float32_cannot_reach(solver: Solver) -> None:
+def test_a_residual_that_float32_cannot_reach(solver: Solver, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where rows and columns are taken a few at a time."""
+    for name, value in (("AT_ONCE", at_once), ("ROWS_AT_ONCE", at_once), ("FEWEST_COLUMNS", 1)):
+        monkeypatch.setattr(refinement, name, value)
     double, single, b = pair(0.02)
     rule = StoppingRule(1e-9)
     start = torch.zeros_like(b)
     result = refined(double, single, b, start, rule, solver)
+    assert result.solution is start  # which it is written over
     truth = torch.linalg.solve(double.H, b)
     left = ((b - double.matmul(result.solution)).norm(dim=0) / b.norm(dim=0)).tolist()
     assert result.converged and result.residual_checked and max(left) <= 2e-9
@@ -36,7 +42,7 @@ def test_a_residual_that_float32_cannot_reach(solver: Solver) -> None:
 def test_the_start_counts_and_is_never_made_worse() -> None:
     double, single, b = pair(0.05)
     truth = torch.linalg.solve(double.H, b)
-    done = refined(double, single, b, truth, StoppingRule(1e-6), ConjugateGradients(20))
+    done = refined(double, single, b, truth.clone(), StoppingRule(1e-6), ConjugateGradients(20))
     assert done.converged and done.iterations == 0 and done.epochs == 1.0
 
     class Wrong(ConjugateGradients):
@@ -46,7 +52,7 @@ def test_the_start_counts_and_is_never_made_worse() -> None:
             return found
 
     start = 0.9 * truth
-    found = refined(double, single, b, start, StoppingRule(1e-6), Wrong(20))
+    found = refined(double, single, b, start.clone(), StoppingRule(1e-6), Wrong(20))
     assert not found.converged and found.stop_reason == "stagnated"
     assert torch.allclose(found.solution, start) and found.residual_mean == pytest.approx(0.1, rel=1e-3)
 

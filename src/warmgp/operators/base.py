@@ -24,6 +24,7 @@ from warmgp.kernels import Kernel
 from warmgp.operators.distances import distances
 from warmgp.operators.indices import Index, index_size, part_of, ranges, zero_own
 from warmgp.operators.scratch import Scratch
+from warmgp.operators.summing import add_product, sum_dtype
 
 if TYPE_CHECKING:
     from warmgp.operators.chunked import ChunkedOperator
@@ -177,6 +178,10 @@ class KernelOperator(ABC):
     def matmul(self, V: Tensor) -> Tensor:
         """Returns H V, (n, c), for V of (n, c)."""
 
+    def residual(self, b: Tensor, v: Tensor) -> Tensor:
+        """Returns b − H v, (n, c), with as many digits as the entries of H have; b and v are (n, c)."""
+        return b - self.matmul(v)
+
     @abstractmethod
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
         """Returns H[index, :] V, (b, c), for V of (n, c)."""
@@ -252,13 +257,13 @@ class KernelOperator(ABC):
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
         """Returns K(x_new, x) V, (m, c), for V of (n, c), in tiles."""
         z_new = self._scaled(x_new)
-        out = V.new_zeros(x_new.shape[0], V.shape[1])
+        out = V.new_zeros(x_new.shape[0], V.shape[1], dtype=sum_dtype(V))
         for rows, columns in self._tiles(x_new.shape[0], self.n):
             tile, work = (self._scratch.tile(name, index_size(rows), index_size(columns)) for name in ("out", "work"))
             r = distances(z_new[rows], self._z[columns], exact=self._exact, out=tile, work=work)
             self.entries_evaluated += r.numel()
-            out[rows].addmm_(self.kernel.evaluate(r, work)[0].mul_(self.signal_variance), V[columns])
-        return out
+            add_product(out[rows], self.kernel.evaluate(r, work)[0].mul_(self.signal_variance), V[columns])
+        return out.to(V.dtype)
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
         """Returns ∂/∂θ Σ_c weights_c a_cᵀ H(θ) b_c, a float64 vector in the order of ``Hyperparameters.vector``.

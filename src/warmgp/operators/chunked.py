@@ -7,30 +7,39 @@ from torch import Tensor
 
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.indices import Index, index_size, ranges
+from warmgp.operators.summing import add_product, product, sum_dtype
 
 
 class ChunkedOperator(KernelOperator):
     """Recomputes H(θ) at every product, tile by tile, and keeps none of it. See :class:`KernelOperator`."""
 
     def matmul(self, V: Tensor) -> Tensor:
-        out = self.noise_variance * V
+        return self._summed(V.to(sum_dtype(V)) * self.noise_variance, V, self.dtype).to(V.dtype)
+
+    def residual(self, b: Tensor, v: Tensor) -> Tensor:
+        fine = sum_dtype(v)
+        product = self._summed(v.to(fine) * self.noise_variance, v.to(fine), fine)
+        return torch.sub(b, product, out=product).to(b.dtype)
+
+    def _summed(self, out: Tensor, V: Tensor, dtype: torch.dtype) -> Tensor:
+        """Adds K V to ``out`` and returns it; tiles of K are turned to that dtype first."""
         for rows, columns in self._upper_tiles():
-            tile = self._kernel_tile(rows, columns)
-            out[rows].addmm_(tile, V[columns])
+            tile = self._kernel_tile(rows, columns).to(dtype)
+            add_product(out[rows], tile, V[columns])
             if columns.start > rows.start:  # K is symmetric: the same tile serves across the diagonal
-                out[columns].addmm_(tile.T, V[rows])
+                add_product(out[columns], tile.T, V[rows])
         return out
 
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
-        out = self.noise_variance * V[index]
+        out = V[index].to(sum_dtype(V)) * self.noise_variance
         for columns in self._strips(index):
-            out.addmm_(self._kernel_tile(index, columns), V[columns])
-        return out
+            add_product(out, self._kernel_tile(index, columns), V[columns])
+        return out.to(V.dtype)
 
     def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
         out = W.new_empty(self.n, W.shape[1])
         for rows in self._strips(index):
-            torch.mm(self._kernel_tile(rows, index), W, out=out[rows])
+            out[rows] = product(self._kernel_tile(rows, index), W)
         if isinstance(index, slice):
             out[index] += self.noise_variance * W
         else:

@@ -112,13 +112,13 @@ def choose_rule(request: Request, solver: Solver) -> tuple[StoppingRule, str]:
     return StoppingRule(request.settings.tol, max_epochs(request, solver)), ""
 
 
-def choose_steps(request: Request, solver: Solver, init: str) -> tuple[int, str]:
+def choose_steps(request: Request, solver: Solver, init: str, local: LocalStart | None) -> tuple[int, str]:
     """Decides the most Adam steps that are taken: few for large data, after a start on a sample, and where time is
-    short."""
+    short; after groups of near points none where they are dear."""
     given = request.settings.n_steps
     if not isinstance(given, str):
         return int(given), ""
-    if init == "sample" and few_steps(solver):
+    if local is not None:
         return final_steps(request), ""
     few = solver.name != "cholesky" and (request.n >= LARGE or init == "sample")
     return (AFTER_SAMPLE if few or request.settings.time_limit is not None else 200), ""

@@ -13,6 +13,7 @@ from warmgp.solvers import (
     Solver,
     StoppingRule,
 )
+from warmgp.training.refinement import columns_at_once
 
 LOW_RANK_COPIES = 6
 """Matrices of (n, k) in float64 that are held while pivots are carried to a new factor beside the old one."""
@@ -57,12 +58,27 @@ def training_bytes(plan: Plan, n: int, d: int) -> int:
 
 
 def peak_bytes(plan: Plan, n: int, d: int) -> int:
-    """Returns the bytes that a whole training holds at its peak: that of its steps, or of its start on a sample."""
+    """Returns the bytes that a whole training holds at its peak: that of its steps, of its start on a sample, or of a
+    correction at its end."""
     steps = training_bytes(plan, n, d)
+    if isinstance(plan.solver, RecombinedProjections) and plan.promote:
+        columns, on_gpu = 1 + plan.gradient.n_probes, plan.device.type == "cuda"
+        steps = max(steps, correction_bytes(plan.solver, n, d, columns, on_gpu))
     if plan.start_solver is None:
         return steps
     sample = dense_bytes(plan.sample_size, torch.float32) + factor_bytes(plan.start_solver, plan.sample_size)
     return max(steps, sample + vector_bytes(n, d, plan.gradient.n_probes, plan.dtype))
+
+
+def correction_bytes(solver: RecombinedProjections, n: int, d: int, columns: int, on_gpu: bool) -> int:
+    """Returns the bytes of a correction to float64 at the end of recombined projections in float32: probes, solutions
+    and targets in float64, a residual, and what the solver holds of the columns that are corrected at once.
+
+    Other solvers are corrected, too, but not at sizes where that counts.
+    """
+    at_once = columns_at_once(n, columns)
+    held = 4 * n * (7 * columns + 6 * at_once) + 4 * n * d * 8
+    return held + projection_bytes(solver, n, at_once, torch.float32, on_gpu)
 
 
 def factor_bytes(solver: Solver, n: int) -> int:

@@ -12,8 +12,8 @@
 - H is stored where it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated
   inside the products (fused), which is as fast as reading it;
 - Adam's steps are relative for large hyperparameters, and end when the likelihood is expected to rise no more;
-- from 6,000 points training starts on a random sample of a fifth of them; where steps on all points are dear, groups of
-  near points take their place (:mod:`warmgp.planning.starts`);
+- from 6,000 points training starts on a random sample of a fifth of them; with recombined projections groups of near
+  points come next, and steps on all where they are cheap (:mod:`warmgp.planning.starts`);
 - up to 2,500 points the last solve is by a factor of H, and variances are exact;
 - random features: a quarter as many as points, between 2,000 (8,000 for Matérn-1/2 with one input) and 16,000: m of
   them cost about m/n of an epoch;
@@ -101,7 +101,7 @@ def _planned(request: Request) -> Plan:
         solver=solver,
         gradient=gradient,
         rule=decided(decisions.choose_rule(request, solver)),
-        n_steps=decided(decisions.choose_steps(request, solver, init)),
+        n_steps=decided(decisions.choose_steps(request, solver, init, local)),
         learning_rate=decided(decisions.choose_learning_rate(request, init)),
         init=init,
         neighbourhood_size=decided(decisions.choose_neighbourhood_size(request)),

@@ -23,6 +23,7 @@ from warmgp.planning.gpu_pace import Pace
 from warmgp.planning.memory import (
     H_fits,
     H_fits_alone,
+    correction_bytes,
     exact_fits,
     preconditioner_bytes,
     projection_bytes,
@@ -61,6 +62,9 @@ goes on in the next one, and of the last solve."""
 WAYS = ((2, 32), (2, 8), (1, 1))
 """Ways to sweep, the best one first: sweeps that are recombined, and blocks that are inverted at once. On an H200 a
 block of 2,656 rows takes 3.5 ms in fours and 0.7 ms in 38s."""
+
+MADE_AT_ONCE = 2**25
+"""The most entries of blocks that are inverted at once: 1 GiB with what the work needs."""
 
 FACTOR_SHARE = 0.1
 """The share of a sweep that factors of its blocks may take."""
@@ -218,17 +222,23 @@ def recombined_projections(request: Request, n: int | None = None) -> Recombined
     Blocks are as large as their factors are worth, and fewer of them are in the making where memory is short.
     """
     n, on_gpu = n or request.n, request.device.type == "cuda"
-    rates, left = usual_rates(request), request.memory_budget - vector_bytes(n, request.d, request.n_probes, SINGLE)
+    rates, budget = usual_rates(request), request.memory_budget
+    vectors = vector_bytes(n, request.d, request.n_probes, SINGLE)
     least, product = LEAST_BLOCK[on_gpu], SWEEP * n * rates.recompute  # of one column
     if least * product < BLOCK_CALL[on_gpu]:
         least = LEAST_BLOCK_BY_LAUNCHES
     b = int((FACTOR_SHARE * product / (BLOCK_WORK[on_gpu] * rates.exact)) ** 0.5) // 32 * 32
     b = min(n, MOST_BLOCK, max(least, b))
+
+    def fits(solver: RecombinedProjections) -> bool:
+        sweeps = vectors + projection_bytes(solver, n, request.columns, SINGLE, on_gpu)
+        return max(sweeps, correction_bytes(solver, n, request.d, request.columns, on_gpu)) <= budget
+
     for directions, together in WAYS:
-        solver = RecombinedProjections(b, directions, together)
-        if projection_bytes(solver, n, request.columns, SINGLE, on_gpu) <= left:
+        solver = RecombinedProjections(b, directions, max(1, min(together, MADE_AT_ONCE // b**2)))
+        if fits(solver):
             return solver
-    while solver.block_size > 1 and projection_bytes(solver, n, request.columns, SINGLE, on_gpu) > left:
+    while solver.block_size > 1 and not fits(solver):
         solver = replace(solver, block_size=solver.block_size // 2)
     return solver
 

@@ -1,7 +1,7 @@
 """What a time limit leaves of a plan: fewer steps, then as many rows as the time allows, drawn at random.
 
-Rows are worth more than steps, so a plan that would take too long has 30 steps at most, none where they take more than
-a quarter of the time (:mod:`warmgp.planning.starts`), and as many rows as fit; the clock itself is watched in training
+Rows are worth more than steps, so a plan that would take too long has 30 steps at most, none after groups of near
+points, and as many rows as fit; the clock itself is watched in training
 (:attr:`warmgp.training.state.TrainingOptions.until`), because an estimate is no promise.
 """
 

@@ -94,7 +94,7 @@ class Progress:
 
     def refresh(self) -> None:
         """Writes the true residual of v into r, for one epoch."""
-        torch.sub(self.b, self.operator.matmul(self.v), out=self.r)
+        self.r.copy_(self.operator.residual(self.b, self.v))
         self.overhead_epochs += 1.0
         self.checked = self._renewed = True
 

@@ -33,9 +33,6 @@ draw of groups has an optimum of its own."""
 
 LEAST_RATE = 0.2
 
-COPIES = 8
-"""The most points at one place that take part: a group of copies of one point tells nothing of length scales."""
-
 CHECKED = 512
 """Random points that are predicted from those around them, to see whether the start was worth it."""
 
@@ -77,8 +74,6 @@ def local_start(
     and where random points then follow worse from those around them than by θ, θ itself is returned. Either leaves a
     line in the log.
     """
-    kept = few_copies(x, generator)
-    x, y = x[kept], y[kept]
     z = (x - x.mean(0)).float()  # for distances: near ones may change places
     theta = Hyperparameters.from_unconstrained(hold(theta.unconstrained))
     checked = torch.randperm(x.shape[0], generator=generator)[:CHECKED].to(x.device)
@@ -148,17 +143,6 @@ def _rest(step: int, n_steps: int) -> float:
     """Returns the share of the rate at a step: 1 at first, and falling evenly in the last ``REST`` of the steps."""
     left = (n_steps - step) / max(1.0, REST * n_steps)
     return LEAST_RATE + (1.0 - LEAST_RATE) * min(1.0, left)
-
-
-def few_copies(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Returns the numbers of the points without all but ``COPIES`` random ones of those at the same place."""
-    order = torch.randperm(x.shape[0], generator=generator).to(x.device)
-    direction = torch.randn(x.shape[1], dtype=torch.float64, generator=generator).to(x.device)
-    places, sorted_by = (x.double() @ direction)[order].sort(stable=True)
-    number = torch.arange(len(places), device=x.device)
-    begins = torch.cat([places.new_ones(1, dtype=torch.bool), places[1:] != places[:-1]])
-    copies = number - torch.where(begins, number, 0).cummax(0).values  # how many of its place come before a point
-    return order[sorted_by[copies < COPIES]].sort().values
 
 
 def nearest(z: Tensor, of: Tensor, m: int, tile_entries: int | None = None) -> Tensor:

@@ -183,12 +183,13 @@ def _last(
             raise
         lost = _lost(error, state)
     logger.info("the last solve is done again in float64: %s", lost)
-    spent = time.perf_counter() - began
+    spent, reason = time.perf_counter() - began, str(lost)
     again = lost.into(state, options)
-    double = replace(problem.in_float64_at(state.theta), single=problem.operator)
+    del lost, state  # whose solutions are in float32, and in the way
+    double = replace(problem.in_float64_at(again.theta), single=problem.operator)
     made = finish(double, options, again, generator)
     made = replace(made, final=replace(made.final, seconds=made.final.seconds + spent))
-    return again.noted(f"{LAST_SOLVE}{lost}"), made
+    return again.noted(f"{LAST_SOLVE}{reason}"), made
 
 
 def _lost(error: Exception, state: TrainingState) -> PrecisionLostError:

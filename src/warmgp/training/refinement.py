@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import KernelOperator
+from warmgp.operators.base import KernelOperator, ranges
 from warmgp.solvers import Solver, SolveResult, StoppingRule
-from warmgp.solvers.progress import normalise, summarise
+from warmgp.solvers.progress import summarise
 
 ROUNDS = 8
 """The most corrections."""
@@ -25,8 +25,15 @@ ROUNDS = 8
 FINEST, COARSEST, EPOCHS = 0.1, 0.5, 30.0
 """The relative residuals between which a correction is solved, and the most epochs that it takes."""
 
+ROWS_AT_ONCE = 2**24
+"""Numbers of a product in float64 that are held at once."""
+
 MARGIN = 0.7
 """The share of what would do that a correction aims for."""
+
+AT_ONCE, FEWEST_COLUMNS = 2**25, 33
+"""Numbers of a residual that are corrected at once, but no fewer columns than these: the solver holds ten times as
+many, and a product of few columns takes hardly less time than one of many."""
 
 LEAST_GAIN = 0.7
 """The share of its residual above which a round was in vain: float32 is then of no use for these systems."""
@@ -45,35 +52,44 @@ def refined(
 ) -> SolveResult:
     """Returns the solution of H v = b in float64, as far as corrections in float32 get it to the rule.
 
-    ``double`` and ``single`` are the same H in both precisions, ``targets`` and ``start`` are float64. ``state`` is the
-    solver's in float32. Where corrections are of no use, the result has not converged, and says "stagnated".
+    ``double`` and ``single`` are the same H in both precisions, ``targets`` and ``start`` are float64; the solution is
+    written over ``start``, since millions of points leave no room for copies. ``state`` is the solver's in float32.
+    Where corrections are of no use, the result has not converged, and says "stagnated".
     """
     began = time.perf_counter()
-    b, scale = normalise(targets)
-    v = best = start / scale
+    scale = _or_one(torch.linalg.vector_norm(targets, dim=0))
+    v, last = start, None  # the last correction, with columns of norm one, and their norms
     epochs, overhead, iterations = 0.0, 0.0, 0
     norms = (float("inf"), float("inf"))  # of the best
     reason = "stagnated"
     for left in reversed(range(ROUNDS + 1)):
-        r = double.matmul(v)
-        torch.sub(b, r, out=r)
+        r, size = _residual(double, v, targets, single.dtype)
         overhead += 1.0
-        before, now = max(norms), summarise(torch.linalg.vector_norm(r, dim=0))
+        before, now = max(norms), summarise(size / scale)
         if max(now) < before:
-            best, norms = v, now
+            norms = now
+        elif last is not None:  # back to the best
+            _add(v, -1.0, *last)
         if rule.met(now):
             reason = "converged"
             break
         if left == 0 or not max(now) <= LEAST_GAIN * before or not rule.in_time(0.0):
             break
-        size = torch.linalg.vector_norm(r, dim=0).clamp_min(torch.finfo(torch.float64).tiny)
         enough = _correction(rule, now)
-        found = solver.solve(single, (r / size).to(single.dtype), rule=enough, generator=generator, state=state)
-        state, iterations = found.state, iterations + found.iterations
-        epochs, overhead = epochs + found.iteration_epochs, overhead + found.overhead_epochs
-        v = v + found.solution.double() * size
+        groups = r.split(columns_at_once(*r.shape), 1)
+        for some in groups:
+            found = solver.solve(single, some.contiguous(), rule=enough, generator=generator, state=state)
+            state = found.state if len(groups) == 1 else None  # which may be of as many columns
+            iterations += found.iterations
+            epochs += found.iteration_epochs * some.shape[1] / r.shape[1]
+            overhead += found.overhead_epochs * some.shape[1] / r.shape[1]
+            some.copy_(found.solution)  # into the memory of r
+        if not bool(torch.isfinite(r).all()):
+            break
+        last = r, _or_one(size)
+        _add(v, 1.0, *last)
     return SolveResult(
-        solution=best * scale,
+        solution=v,
         residual_mean=norms[0],
         residual_probes=norms[1],
         residual_checked=True,
@@ -84,6 +100,41 @@ def refined(
         stop_reason=reason,
         seconds=time.perf_counter() - began,
     )
+
+
+def columns_at_once(n: int, columns: int) -> int:
+    """Returns how many of the columns are corrected at once, in groups of the same size."""
+    most = min(columns, max(FEWEST_COLUMNS, AT_ONCE // n))
+    return -(-columns // -(-columns // most))
+
+
+def _residual(double: KernelOperator, v: Tensor, targets: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Returns b − H v, computed in float64 and kept in another dtype with columns of norm one, and their norms."""
+    r, squares = torch.empty(v.shape, dtype=dtype, device=v.device), torch.zeros_like(targets[0])
+    parts = _parts(v)
+    for rows in parts:
+        product = double.matmul(v) if len(parts) == 1 else double.rows_matmul(rows, v)
+        part = torch.sub(targets[rows], product, out=product)
+        squares += part.square().sum(0)
+        r[rows] = part
+    size = squares.sqrt()
+    return r.div_(_or_one(size)), size
+
+
+def _add(v: Tensor, sign: float, correction: Tensor, size: Tensor) -> None:
+    """Adds the columns of a correction, times their norms, to v in place."""
+    for rows in _parts(v):
+        v[rows] += correction[rows].double() * (sign * size)
+
+
+def _parts(v: Tensor) -> list[slice]:
+    """Cuts the rows of v into parts that may be copied in float64."""
+    return list(ranges(len(v), max(1, ROWS_AT_ONCE // v.shape[1])))
+
+
+def _or_one(norms: Tensor) -> Tensor:
+    """Returns norms that can be divided by: 1 where one is zero."""
+    return torch.where(norms > 0, norms, 1.0)
 
 
 def _correction(rule: StoppingRule, norms: tuple[float, float]) -> StoppingRule:
