@@ -33,8 +33,8 @@ draw of groups has an optimum of its own."""
 
 LEAST_RATE = 0.2
 
-CHECKED = 512
-"""Random points that are predicted from those around them, to see whether the start was worth it."""
+CHECKED = 64
+"""Random groups whose likelihood is compared before and after, to see whether the start was worth it."""
 
 
 @dataclass(frozen=True)
@@ -71,28 +71,36 @@ def local_start(
     """Returns the hyperparameters that the likelihood of points given near ones leads to from θ.
 
     ``hold`` keeps ν within its limits. It is a start: where numbers fail on the way, those of the last good step count,
-    and where random points then follow worse from those around them than by θ, θ itself is returned. Either leaves a
+    and where random groups are less likely then than by θ, θ itself is returned. Either leaves a
     line in the log.
     """
     z = (x - x.mean(0)).float()  # for distances: near ones may change places
     theta = Hyperparameters.from_unconstrained(hold(theta.unconstrained))
-    checked = torch.randperm(x.shape[0], generator=generator)[:CHECKED].to(x.device)
+    checked = torch.randint(x.shape[0], (CHECKED,), generator=generator).to(x.device)
     found = _trained(x, y, z, kernel, theta, how, generator=generator, hold=hold, callbacks=callbacks)
-    before, after = (_predicted(x, y, z, kernel, of, checked, how.size) for of in (theta, found))
+    before, after = (_likelihood(x, y, z, kernel, of, checked, how.size) for of in (theta, found))
     if after >= before:
         return found
     logger.info("the start by near points is left: a point's log-density falls from %.3f to %.3f", before, after)
     return theta
 
 
-def _predicted(x: Tensor, y: Tensor, z: Tensor, kernel: Kernel, theta: Hyperparameters, of: Tensor, size: int) -> float:
-    """Returns the mean log-density of points given their nearest, −∞ where numbers fail."""
-    groups = nearest(z / theta.length_scales.to(z), of, min(size, len(x))).flip(1)
+def _likelihood(
+    x: Tensor, y: Tensor, z: Tensor, kernel: Kernel, theta: Hyperparameters, centres: Tensor, size: int
+) -> float:
+    """Returns the mean log-density of a point of the inner half of groups around centres, −∞ where numbers fail."""
+    groups, last = _groups(z, theta, centres, size)
     try:
-        found = float(conditionals(x, y, groups, kernel, theta)[0].mean())
+        found = float(conditionals(x, y, groups, kernel, theta, last)[0].mean()) / last
     except torch.linalg.LinAlgError:
         return -math.inf
     return found if math.isfinite(found) else -math.inf
+
+
+def _groups(z: Tensor, theta: Hyperparameters, centres: Tensor, size: int) -> tuple[Tensor, int]:
+    """Returns the points nearest to each centre, (p, size), the inner half last, and how many these are."""
+    size = min(size, len(z))
+    return nearest(z / theta.length_scales.to(z), centres, size).flip(1), (size + 1) // 2
 
 
 def _trained(
@@ -109,14 +117,12 @@ def _trained(
 ) -> Hyperparameters:
     """Returns what the steps of :func:`local_start` lead to, or the last θ whose conditionals were numbers."""
     n = x.shape[0]
-    size = min(how.size, n)
-    last_points = (size + 1) // 2
     state = TrainingState(0, theta.unconstrained, Adam.zeros(theta.vector.numel()))
     last, resting = theta, []
     for step in range(how.n_steps):
         began = time.perf_counter()
         centres = torch.randint(n, (how.groups,), generator=generator).to(x.device)
-        groups = nearest(z / state.theta.length_scales.to(z), centres, size).flip(1)  # the inner half last
+        groups, last_points = _groups(z, state.theta, centres, how.size)
         try:
             densities, gradient = conditionals(x, y, groups, kernel, state.theta, last_points)
         except torch.linalg.LinAlgError as error:
