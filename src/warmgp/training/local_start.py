@@ -36,6 +36,9 @@ LEAST_RATE = 0.2
 CHECKED = 64
 """Random groups whose likelihood is compared before and after, to see whether the start was worth it."""
 
+CLEARLY = 2.0
+"""Standard errors of the mean gain of a group below zero from which on the start was clearly harmful."""
+
 
 @dataclass(frozen=True)
 class LocalStart:
@@ -71,30 +74,28 @@ def local_start(
     """Returns the hyperparameters that the likelihood of points given near ones leads to from θ.
 
     ``hold`` keeps ν within its limits. It is a start: where numbers fail on the way, those of the last good step count,
-    and where random groups are less likely then than by θ, θ itself is returned. Either leaves a
+    and where random groups are clearly less likely then than by θ, θ itself is returned. Either leaves a
     line in the log.
     """
     z = (x - x.mean(0)).float()  # for distances: near ones may change places
     theta = Hyperparameters.from_unconstrained(hold(theta.unconstrained))
     checked = torch.randint(x.shape[0], (CHECKED,), generator=generator).to(x.device)
     found = _trained(x, y, z, kernel, theta, how, generator=generator, hold=hold, callbacks=callbacks)
-    before, after = (_likelihood(x, y, z, kernel, of, checked, how.size) for of in (theta, found))
-    if after >= before:
+    groups, last = _groups(z, theta, checked, how.size)  # the same for both
+    before, after = (_densities(x, y, groups, kernel, of, last) for of in (theta, found))
+    gain = after - before
+    if bool(torch.isfinite(after).all()) and not float(gain.mean()) < -CLEARLY * float(gain.std()) / CHECKED**0.5:
         return found
-    logger.info("the start by near points is left: a point's log-density falls from %.3f to %.3f", before, after)
+    logger.info("the start by near points is left: a point's log-density falls by %.3f", -float(gain.mean()))
     return theta
 
 
-def _likelihood(
-    x: Tensor, y: Tensor, z: Tensor, kernel: Kernel, theta: Hyperparameters, centres: Tensor, size: int
-) -> float:
-    """Returns the mean log-density of a point of the inner half of groups around centres, −∞ where numbers fail."""
-    groups, last = _groups(z, theta, centres, size)
+def _densities(x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters, last: int) -> Tensor:
+    """Returns the mean log-density of a point of the inner half of each group, (p,), −∞ where numbers fail."""
     try:
-        found = float(conditionals(x, y, groups, kernel, theta, last)[0].mean()) / last
+        return conditionals(x, y, groups, kernel, theta, last)[0] / last
     except torch.linalg.LinAlgError:
-        return -math.inf
-    return found if math.isfinite(found) else -math.inf
+        return torch.full((len(groups),), -math.inf, dtype=torch.float64, device=groups.device)
 
 
 def _groups(z: Tensor, theta: Hyperparameters, centres: Tensor, size: int) -> tuple[Tensor, int]:
