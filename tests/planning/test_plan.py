@@ -67,7 +67,7 @@ def test_it_reads_as_a_paragraph() -> None:
         "Hyperparameters from a sample of 1,000 points and groups of near ones; pathwise gradient, solver rap to "
         "tolerance 0.01, "
         "at most 6 epochs; dense operator in float32 (float64 if that is not enough) on cpu. Recombined projections on "
-        "blocks of 960 near points, for 20,000 points. Hyperparameters come from the likelihood of 64 groups of 256 "
+        "blocks of 960 near points, for 20,000 points. Hyperparameters come from the likelihood of 128 groups of 256 "
         "near points, drawn anew in 60 steps: steps on all are dear. "
         "Estimated: 90 s and 3 GiB."
     )

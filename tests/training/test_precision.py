@@ -147,8 +147,8 @@ def test_the_regressor_tells_and_resumes_a_promoted_training(tmp_path: Path) -> 
     x, y = low_noise()
     X, t = x.numpy(), y.numpy()
     settings = {
-        "solver": "cg", "n_steps": 5, "learning_rate": 1e-3, "init": Hyperparameters(1e-5, 1.0, [1.0, 1.0]),
-        "tol": 1e-3, "n_probes": 5, "n_features": 300, "random_state": 0, "noise_floor": 1e-6, "device": "cpu",
+        "solver": "cg", "n_steps": 5, "learning_rate": 1e-3, "init": Hyperparameters(1e-3, 1.0, [1.0, 1.0]),
+        "n_probes": 5, "n_features": 300, "random_state": 0, "noise_floor": 1e-6, "device": "cpu",
     }  # fmt: skip
     whole = GPRegressor(**settings).fit(X, t)
     assert whole.plan_.dtype == torch.float32 and whole.plan_.promote
@@ -213,7 +213,7 @@ def late_doubts(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
 def test_a_last_solve_that_float32_cannot_refine_is_done_in_float64() -> None:
     """Near neighbours get to the tolerance in float32 and not to 3% of the noise; it is left after 50 epochs."""
     x = torch.linspace(-2, 2, 400, dtype=torch.float64)[:, None]
-    y, theta = torch.sin(5 * x[:, 0]), Hyperparameters(0.001, 1.0, [0.3])
+    y, theta = torch.sin(5 * x[:, 0]), Hyperparameters(0.0015, 1.0, [0.3])
 
     def made(dtype: torch.dtype) -> Problem:
         return Problem(DenseOperator(x.to(dtype), RBF(), theta), y.to(dtype))

@@ -10,9 +10,8 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import KernelOperator
-from warmgp.operators.indices import Index, ranges
-from warmgp.operators.summing import sum_dtype
-from warmgp.operators.tall import SLAB, tall_product
+from warmgp.operators.indices import Index
+from warmgp.operators.tall import tall_product
 
 
 def dense_bytes(n: int, dtype: torch.dtype) -> int:
@@ -60,15 +59,6 @@ class DenseOperator(KernelOperator):
 
     def matmul(self, V: Tensor) -> Tensor:
         return tall_product(self.H, V)
-
-    def residual(self, b: Tensor, v: Tensor) -> Tensor:
-        fine = sum_dtype(v)
-        if fine == v.dtype:
-            return b - self.matmul(v)
-        out, v = torch.empty_like(b), v.to(fine)
-        for rows in ranges(self.n, SLAB):
-            out[rows] = b[rows] - tall_product(self.H[rows].to(fine), v)
-        return out
 
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
         return tall_product(self.H[index], V)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import torch
@@ -39,7 +38,7 @@ def training_seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
         seconds += local_seconds(rates, n, plan.local, on_gpu=plan.device.type == "cuda")
     if plan.first_epochs is not None and plan.n_steps:
         seconds += FIRST_RAP_EPOCHS * n**2 * rates.recompute
-    if not math.isinf(plan.signal_ratio):  # two residuals of the last solve in float64
+    if isinstance(plan.solver, RecombinedProjections) and plan.promote:  # two residuals of the last solve in float64
         seconds += 2 * DOUBLE[plan.device.type == "cuda"] * n**2 * rates.recompute
     if plan.init == "subset":
         seconds += min(N_CENTROIDS, n) * exact_seconds(rates, plan.neighbourhood_size, N_STEPS)

@@ -23,7 +23,7 @@ FINAL_SECONDS = {True: 8.0, False: 120.0}
 """The most seconds of steps on all points after groups of near points, by whether they are on a GPU: all of them, or
 none where they would take longer. On an H200 30 steps on 51,000, 100,000 and 200,000 rows of houseelectric brought
 0.007, 0.002 and 0.001 nats, in 8, 10 and 26 s; 8 steps lost as much, because the first ones of Adam change every
-hyperparameter by their size, whatever the slope. keggdirected has 0.97 without steps and 1.00 with them."""
+hyperparameter by their size, whatever the slope."""
 
 ROUNDING_SHARE = 0.1
 """The most that rounding may leave of a residual, in units of σ (:mod:`warmgp.training.rounding`): one correction by a
@@ -35,7 +35,7 @@ on a GPU."""
 
 GROUPS = {
     True: LocalStart(groups=256, size=256, n_steps=100),
-    False: LocalStart(groups=64, size=256, n_steps=60),
+    False: LocalStart(groups=128, size=256, n_steps=60),
 }
 """The start by groups of near points, by whether it is on a GPU; what was tried is in `benchmarks/results/README.md`,
 "Where should a start look?"."""
