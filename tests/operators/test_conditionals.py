@@ -36,7 +36,7 @@ def truth(
 def test_densities_and_gradient(
     kernel: str, shared: bool, at_once: int, last: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", {"cpu": at_once})
+    monkeypatch.setattr(module, "AT_ONCE", {True: at_once})
     x, y = toy(60, 3)
     groups = torch.stack([torch.randperm(60, generator=torch.Generator().manual_seed(i))[:12] for i in range(7)])
     theta = Hyperparameters(0.3, 1.2, [0.9] if shared else [0.5, 1.0, 4.0])

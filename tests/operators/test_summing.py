@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 
 
 def cancelling() -> tuple[torch.Tensor, torch.Tensor, Hyperparameters]:
-    """x, and v of which only a thousandth is left in H v: H⁻¹ of noise, by the eigenvectors of small eigenvalues."""
+    """x, and large v of both signs without what is smooth in x, so that most of H v cancels."""
     g = torch.Generator().manual_seed(0)
     x = torch.randn(N, 4, generator=g)
     v = torch.randn(N, 2, generator=g).mul_(100.0)
@@ -27,15 +27,14 @@ def cancelling() -> tuple[torch.Tensor, torch.Tensor, Hyperparameters]:
 
 
 def test_sums_are_longer_than_their_terms() -> None:
-    """Beside one long sum in float32 residuals are off by a tenth at most, other products by half."""
+    """Beside one long sum in float32 residuals are off by a twentieth (seen: 0.05), other products by a quarter."""
     x, v, theta = cancelling()
     operator = make_operator("chunked", x, get_kernel("matern32"), theta)
     double = operator.in_float64("dense", x=x.double())
     truth, b = double.H @ v.double(), torch.zeros_like(v)
     plain = float((double.H.float() @ v - truth).square().mean().sqrt())
-    assert plain < 1e-3 * float(v.abs().max()) * 1.5  # so that it is rounding that is seen
     left = operator.residual(b, v)
-    assert left.dtype == torch.float32 and float((left + truth).square().mean().sqrt()) < 0.2 * plain
+    assert left.dtype == torch.float32 and float((left + truth).square().mean().sqrt()) < 0.1 * plain
     assert torch.equal(b, torch.zeros_like(v))
     for found, part in (
         (operator.matmul(v), slice(0, N)),
@@ -43,7 +42,7 @@ def test_sums_are_longer_than_their_terms() -> None:
         (operator.cross_matmul(x, v) + operator.noise_variance * v, slice(0, N)),
     ):
         assert found.dtype == torch.float32
-        assert float((found - truth[part]).square().mean().sqrt()) < 0.6 * plain
+        assert float((found - truth[part]).square().mean().sqrt()) < 0.4 * plain
 
 
 @pytest.mark.parametrize("columns", [1, PANEL, PANEL + 1, 3 * PANEL - 5])

@@ -121,6 +121,7 @@ def test_large_data_start_on_a_sample_and_near_points(monkeypatch: pytest.Monkey
     assert whole.estimated_bytes < 12 * GIB
     tight = make_plan(1_844_352, 11, device="cuda", memory_budget=6 * GIB)
     assert tight.estimated_bytes <= 6 * GIB and tight.solver.name == "rap"
+    assert tight.estimated_bytes > training_bytes(tight, 1_844_352, 11)  # the correction at the end needs more
     assert make_plan(500_000, 11, init="sample", **settings).local is None  # the sample alone was asked for
     given = make_plan(100_000, 11, n_steps=15, **settings)
     assert given.init == "subset" and given.local is None  # the paper's

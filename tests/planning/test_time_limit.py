@@ -50,6 +50,13 @@ def test_rows_are_as_many_as_the_time_allows() -> None:
     assert plan(2 * plans[300].rows, time_limit=300).rows > 0  # twice as many would not have fitted
 
 
+def test_fewer_rows_fit_the_memory_where_all_do_not() -> None:
+    with pytest.raises(MemoryError):
+        plan(10**7)
+    made = plan(10**7, time_limit=300)
+    assert 1_000 < made.rows < 10**6 and "all of them would not fit the memory budget" in str(made)
+
+
 def test_an_impossible_limit_leaves_the_fewest_rows() -> None:
     made = plan(10**6, time_limit=1e-3)
     assert made.rows == 100

@@ -127,5 +127,5 @@ def test_the_estimator_uses_it_where_steps_are_dear(monkeypatch: pytest.MonkeyPa
     x, y = wavy(900)
     model = GPRegressor(solver="rap", n_probes=8, random_state=0, device="cpu", verbose=True).fit(x.numpy(), y.numpy())
     assert model.plan_.local == LocalStart(8, 32, 12) and model.plan_.sample_size == 200
-    assert "and near points of all" in str(model.report_) and model.report_.start_seconds > 0
+    assert "and groups of near ones" in str(model.report_) and model.report_.start_seconds > 0
     assert model.converged_

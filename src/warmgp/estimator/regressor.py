@@ -71,11 +71,11 @@ class GPRegressor(RegressorMixin, BaseEstimator):
         Budget of a solve in epochs (products with the whole kernel matrix); None means until ``tol``.
     n_steps, learning_rate : number or "auto"
         The most steps of Adam, and their size. Numbers are taken literally, as in the paper. "auto" takes at most 200
-        steps (30 after a start on a sample, fewer where they are dear) and stops when the likelihood has settled;
+        steps (30 after a start on a sample, none where they are dear) and stops when the likelihood has settled;
         their size is 0.1 (0.03 from 50,000 points without such a start), and relative for hyperparameters above 1.
     init : {"auto", "ones", "sample", "subset"} or Hyperparameters
         Where training starts, in standardised units. "sample" trains on a random fifth of the points first (2,000 to
-        10,000 of them, 5,000 on a CPU), which "auto" corrects by near points where steps on all points are dear;
+        10,000 of them, 5,000 on a CPU); with projections "auto" takes 1,000, and then groups of near points;
         "subset" averages exact fits of neighbourhoods.
     noise_floor : float
         The least noise scale, in standardised units.

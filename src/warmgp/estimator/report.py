@@ -108,7 +108,7 @@ def report_of(plan: Plan, result: TrainingResult) -> Report:
 def start_of(plan: Plan, n: int) -> str:
     """Says how a training of n points started by this plan; "" unless that was on part of the data."""
     if plan.init == "sample":
-        return f"on a sample of {plan.sample_size:,} points" + (" and near points of all" if plan.local else "")
+        return f"on a sample of {plan.sample_size:,} points" + (" and groups of near ones" if plan.local else "")
     if plan.init == "subset":
         count = min(N_CENTROIDS, n)
         return f"from {count} neighbourhoods of {plan.neighbourhood_size:,} points, trained exactly"

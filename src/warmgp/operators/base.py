@@ -179,7 +179,7 @@ class KernelOperator(ABC):
         """Returns H V, (n, c), for V of (n, c)."""
 
     def residual(self, b: Tensor, v: Tensor) -> Tensor:
-        """Returns b − H v, (n, c), with as many digits as the entries of H have; b and v are (n, c)."""
+        """Returns b − H v, (n, c), for b and v of (n, c), with sums as precise as the implementation has them."""
         return b - self.matmul(v)
 
     @abstractmethod

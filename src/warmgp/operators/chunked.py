@@ -18,8 +18,8 @@ class ChunkedOperator(KernelOperator):
 
     def residual(self, b: Tensor, v: Tensor) -> Tensor:
         fine = sum_dtype(v)
-        product = self._summed(v.to(fine) * self.noise_variance, v.to(fine), fine)
-        return torch.sub(b, product, out=product).to(b.dtype)
+        applied = self._summed(v.to(fine) * self.noise_variance, v.to(fine), fine)
+        return torch.sub(b, applied, out=applied).to(b.dtype)
 
     def _summed(self, out: Tensor, V: Tensor, dtype: torch.dtype) -> Tensor:
         """Adds K V to ``out`` and returns it; tiles of K are turned to that dtype first."""

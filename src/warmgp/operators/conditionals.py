@@ -22,8 +22,8 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 
-AT_ONCE = {"cpu": 2**19, "cuda": 2**24}
-"""Entries of groups that are held at once, in float64, by kind of device: on a CPU what its caches hold."""
+AT_ONCE = {True: 2**19, False: 2**24}
+"""Entries of groups that are held at once, in float64, by whether that is on a CPU, whose caches should hold them."""
 
 
 def conditionals(
@@ -54,7 +54,7 @@ def conditionals(
         Where points are so near beside so little noise that a group has no factor.
     """
     densities, gradient = [], torch.zeros(theta.vector.numel(), dtype=torch.float64)
-    for some in groups.split(max(1, AT_ONCE[groups.device.type] // groups.shape[1] ** 2)):
+    for some in groups.split(max(1, AT_ONCE[groups.device.type == "cpu"] // groups.shape[1] ** 2)):
         found, slope = _some(x, y, some, kernel, theta, last)
         densities.append(found)
         gradient += slope

@@ -74,8 +74,8 @@ def local_start(
     """Returns the hyperparameters that the likelihood of points given near ones leads to from θ.
 
     ``hold`` keeps ν within its limits. It is a start: where numbers fail on the way, those of the last good step count,
-    and where random groups are clearly less likely then than by θ, θ itself is returned. Either leaves a
-    line in the log.
+    and where random groups are clearly less likely then than by θ, θ itself is returned. Either leaves a line in the
+    log.
     """
     z = (x - x.mean(0)).float()  # for distances: near ones may change places
     theta = Hyperparameters.from_unconstrained(hold(theta.unconstrained))

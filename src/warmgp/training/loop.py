@@ -35,7 +35,7 @@ from warmgp.training.step import initial_state, take_step
 logger = logging.getLogger(__name__)
 
 LAST_STEPS = 6.0
-"""Steps that take as long as the last solve: what a time limit leaves for it, and what a plan reckons with."""
+"""Steps that take as long as the last solve: the time that a limit leaves for it."""
 
 FAILURES = (FloatingPointError, torch.linalg.LinAlgError)
 """Errors that a step or a solve raises where numbers, not code, are the reason."""
