@@ -139,10 +139,13 @@ def main() -> None:
     parser.add_argument("--epochs", type=float, default=20.0, help="epochs of the solves")
     parser.add_argument("--sets", nargs="*", default=SETS, help="sets of the fits, name or name:rows")
     parser.add_argument("--memory", type=float, help="GiB that a fit may use")
+    parser.add_argument("--time-limit", type=float, help="seconds that a fit may take")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     found = json.loads(asked.out.read_text())["results"] if asked.out.exists() else []
-    settings = {"memory_budget": int(asked.memory * 2**30)} if asked.memory else {}
+    settings: dict[str, Any] = {"memory_budget": int(asked.memory * 2**30)} if asked.memory else {}
+    if asked.time_limit:
+        settings["time_limit"] = asked.time_limit
     if asked.what == "solves":
         found = solves(asked.n, asked.epochs, asked.device)
         write_json(asked.out, {"machine": machine(asked.device), "results": found})

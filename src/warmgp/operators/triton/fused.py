@@ -77,6 +77,9 @@ class FusedOperator(ChunkedOperator):
     def matmul(self, V: Tensor) -> Tensor:
         return self._product(V, own=self._own)
 
+    def residual(self, b: Tensor, v: Tensor) -> Tensor:
+        return b - self.matmul(v)
+
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
         rows = self._own[index] if isinstance(index, slice) else index
         return self._product(V, rows=rows, own=rows)
