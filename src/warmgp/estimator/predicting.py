@@ -1,0 +1,97 @@
+"""Predictions of a fitted estimator: means, deviations, functions and densities, in the user's units."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from warmgp.checks import check_count
+from warmgp.data.arrays import all_finite, check_inputs, check_targets, integer_rest, like, to_numpy
+from warmgp.data.scaling import Standardizer
+from warmgp.estimator.parameters import check_seed
+from warmgp.estimator.samples import new_samples
+from warmgp.planning.plan import Plan
+from warmgp.planning.threads import free_threads, limited_threads
+from warmgp.posterior import Posterior
+from warmgp.training.state import TrainingOptions
+
+FloatArray = NDArray[np.float64]
+
+
+class Predicting:
+    """Answers for a fitted estimator: what it needs of it are the posterior, the scaler and the plan."""
+
+    posterior_: Posterior
+    scaler_: Standardizer
+    plan_: Plan
+
+    def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
+        """Returns the plan and the parameters as training takes them, for functions that are solved for anew."""
+        raise NotImplementedError
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, include_noise: bool = True
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Returns the predictive mean at X; with ``return_std`` or ``return_cov`` also its deviation or covariance.
+
+        Both are those of new observations; ``include_noise=False`` leaves the observation noise out. They are exact
+        for a model trained exactly, and up to 2,500 points by default. Otherwise they come from the posterior samples,
+        and the covariance without noise has rank at most ``n_probes``. The mean alone is computed without them.
+        """
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov cannot both be asked for: the covariance has the variances")
+        check_is_fitted(self, "hyperparameters_")
+        posterior, x = self.posterior_, self._standardised(X)
+        rows = len(posterior.x) if posterior.exact and (return_std or return_cov) else len(x)
+        with free_threads(x.device, rows * len(posterior.x)):
+            if not (return_std or return_cov):
+                return like(X, all_finite(self.scaler_.y_back(posterior.mean(x).cpu().double().numpy())))
+            noise = posterior.noise_variance if include_noise else 0.0
+            if return_cov:
+                covariance = posterior.covariance(x).double().cpu().numpy() + noise * np.eye(len(x))
+                centre = self.scaler_.y_back(posterior.mean(x).cpu().double().numpy())
+                with np.errstate(over="ignore"):
+                    covariance *= self.scaler_.y_scale
+                    covariance *= self.scaler_.y_scale
+                return like(X, all_finite(centre)), like(X, all_finite(covariance))
+            mean, variance = posterior.mean_and_variance(x)
+            std = (variance.double() + noise).sqrt().cpu().numpy()
+            centre = self.scaler_.y_back(mean.cpu().double().numpy())
+            return like(X, all_finite(centre)), like(X, all_finite(self.scaler_.y_scale_back(std)))
+
+    def _standardised(self, X: ArrayLike) -> torch.Tensor:
+        """Returns new inputs as the posterior takes them, (m, d)."""
+        with limited_threads(1):
+            return torch.as_tensor(self.scaler_.x(check_inputs(self, X), integer_rest(X))).to(self.posterior_.x)
+
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | None = None) -> FloatArray:
+        """Returns posterior functions at X without noise, (rows of X, n_samples).
+
+        The first ``n_probes`` are stored with the model. Any number can be had with a ``random_state``: the functions
+        of a seed are new ones, and cost one more solve at every call. Either way the same arguments give the
+        same functions at any X.
+        """
+        check_is_fitted(self, "hyperparameters_")
+        check_count("n_samples", n_samples)
+        posterior, x = self.posterior_, self._standardised(X)
+        if random_state is None and n_samples > posterior.n_samples:
+            raise ValueError(
+                f"n_samples={n_samples} is more than the {posterior.n_samples} functions of the model: "
+                f"give random_state to draw new ones, or fit with a larger n_probes"
+            )
+        with free_threads(x.device, len(posterior.x) * (len(x) if random_state is None else len(posterior.x))):
+            if random_state is not None:
+                check_seed(random_state)
+                seed = int(check_random_state(random_state).randint(2**31 - 1))
+                posterior = new_samples(posterior, self.plan_, self._options(self.plan_), n_samples, seed)
+            functions = posterior.samples(x)[:, :n_samples].double().cpu().numpy()
+        return like(X, all_finite(self.scaler_.y_back(functions)))
+
+    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
+        """Returns log p(y_i | x_i) of each row by the normal predictive distribution, in units of y, (rows of X,)."""
+        mean, std = self.predict(to_numpy(X), return_std=True)
+        targets = check_targets(y, len(mean))
+        return like(X, -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2)))
