@@ -17,7 +17,7 @@ from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, ranges
 from warmgp.solvers.block_factors import block_dtype, block_in_float64
-from warmgp.solvers.triangular import factor_or_raise, inverse_by_halves, solve_with_factor
+from warmgp.solvers.triangular import factor_or_raise, inverse_by_halves
 
 ALIGNED = 32
 """The rows of a block are a multiple of this, unless there is one block: products are faster for it."""
@@ -49,18 +49,18 @@ class Partition:
         z = operator.x / operator.theta.length_scales.to(operator.x)
         return cls(near_order(z, blocks, generator)[(first[:, None] + torch.arange(b)).to(operator.device)])
 
-    def steps(self, operator: KernelOperator, *, together: int = 1) -> Iterator[tuple[Tensor, Solves]]:
-        """Yields the rows of each block in turn, and what solves it: a factor on a CPU, and on a GPU, where products
-        are fast and substitution is not, an inverse, of which ``together`` are made at once."""
+    def factors(self, operator: KernelOperator) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields the rows of each block in turn, (b,), and its lower Cholesky factor, (b, b): for a CPU."""
         dtype = block_dtype(operator, self.index.shape[1])
-        if operator.device.type == "cpu":
-            for rows in self.index:
-                yield rows, Substituted(factor_or_raise(block_in_float64(operator, rows), "a block of H").to(dtype))
-            return
+        for rows in self.index:
+            yield rows, factor_or_raise(block_in_float64(operator, rows), "a block of H").to(dtype)
+
+    def inverses(self, operator: KernelOperator, together: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields the rows of some blocks, (k, b), and their inverses, (k, b, b), k = ``together`` at once: for a GPU,
+        where products are fast and substitution is not."""
+        dtype = block_dtype(operator, self.index.shape[1])
         for some in ranges(len(self.index), together):
-            inverses = self._inverted(operator, some).to(dtype)
-            for rows, inverse in zip(self.index[some], inverses, strict=True):
-                yield rows, Multiplied(inverse)
+            yield self.index[some], self._inverted(operator, some).to(dtype)
 
     def _inverted(self, operator: KernelOperator, some: slice) -> Tensor:
         """Returns the inverses of some blocks in float64, (some, b, b), made all at once."""
@@ -70,29 +70,6 @@ class Partition:
             for H in batch:
                 factor_or_raise(H, "a block of H")
         return inverses
-
-
-@dataclass(frozen=True)
-class Substituted:
-    """Solves one block by substitution with its lower Cholesky factor, (b, b)."""
-
-    factor: Tensor
-
-    def __call__(self, r: Tensor) -> Tensor:
-        return solve_with_factor(self.factor, r.to(self.factor.dtype)).to(r.dtype)
-
-
-@dataclass(frozen=True)
-class Multiplied:
-    """Solves one block by a product with its inverse, (b, b)."""
-
-    inverse: Tensor
-
-    def __call__(self, r: Tensor) -> Tensor:
-        return (self.inverse @ r.to(self.inverse.dtype)).to(r.dtype)
-
-
-Solves = Substituted | Multiplied
 
 
 def near_order(z: Tensor, blocks: int, generator: torch.Generator) -> Tensor:

@@ -28,9 +28,11 @@ from torch import Tensor
 from warmgp.checks import check_count, check_positive
 from warmgp.operators.base import KernelOperator, ranges
 from warmgp.solvers.base import Solver
+from warmgp.solvers.graphs import Recorded
 from warmgp.solvers.partitions import Partition
 from warmgp.solvers.progress import Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule
+from warmgp.solvers.triangular import solve_with_factor
 
 ROWS_AT_ONCE = 2**18
 """Rows of two arrays that are multiplied at once for a sum over all rows: their product takes memory."""
@@ -117,6 +119,7 @@ class _Sweeps:
         self.progress, self.most = progress, most
         self.directions: list[Tensor] = []  # d_i, (n, 1 + s), the newest last
         self.products: list[Tensor] = []  # H d_i
+        self.recorded: dict[int, _Projections] = {}  # by the number of blocks, on a GPU
 
     def sweep(self, partition: Partition, *, together: int) -> None:
         """Projects onto every block once, as far as the budget goes, and recombines."""
@@ -127,12 +130,27 @@ class _Sweeps:
         b = partition.index.shape[1]
         cost = b / operator.n
         count = progress.affordable(cost, len(partition.index))
-        for _, (rows, solved) in zip(range(count), partition.steps(operator, together=together), strict=False):
-            step = solved(progress.r.index_select(0, rows))  # (b, 1 + s)
-            progress.v.index_add_(0, rows, step)
-            operator.subtract_columns_at(progress.r, rows, step)
+        partition = Partition(partition.index[:count])
+        if operator.device.type == "cpu":
+            self._by_factors(partition)
+        else:
+            self._by_inverses(partition, together)
         progress.count(count * cost, count)
         self._recombine(d, h)
+
+    def _by_factors(self, partition: Partition) -> None:
+        """Projects onto the blocks one after the other, each by substitution with its factor."""
+        for rows, factor in partition.factors(self.progress.operator):
+            residual = self.progress.r.index_select(0, rows)  # (b, 1 + s)
+            step = solve_with_factor(factor, residual.to(factor.dtype)).to(residual.dtype)
+            _project(self.progress, rows, step)
+
+    def _by_inverses(self, partition: Partition, together: int) -> None:
+        """Projects onto the blocks one after the other, by inverses of which some are made together."""
+        for index, inverses in partition.inverses(self.progress.operator, together):
+            if len(index) not in self.recorded:
+                self.recorded[len(index)] = _Projections(self.progress)
+            self.recorded[len(index)](index, inverses)
 
     def _memory(self) -> tuple[Tensor, Tensor]:
         """Returns two arrays for the next increment: new ones, or those of the oldest."""
@@ -143,8 +161,8 @@ class _Sweeps:
     def _recombine(self, before: Tensor, r_before: Tensor) -> None:
         """Replaces the sweep's increment by the best combination of it with those before it.
 
-        ``before`` and ``r_before`` are v and r before the sweep. The books go on in their memory, and what v and r were
-        in becomes that of the increment: nobody else holds them.
+        ``before`` and ``r_before`` are v and r before the sweep; the increment ends in their memory. The books stay
+        where they are, because what was recorded writes there.
         """
         progress = self.progress
         d = torch.sub(progress.v, before, out=progress.v)  # v and r hold the increment for a while
@@ -155,9 +173,52 @@ class _Sweeps:
         for weight, its_d, its_h in zip(c, self.directions, self.products, strict=False):
             d.addcmul_(weight, its_d)
             h.addcmul_(weight, its_h)
-        progress.v, progress.r = before.add_(d), r_before.sub_(h)
-        self.directions.append(d)
-        self.products.append(h)
+        _exchange(progress.v, before.add_(d))
+        _exchange(progress.r, r_before.sub_(h))
+        self.directions.append(before)
+        self.products.append(r_before)
+
+
+class _Projections:
+    """Projects onto some blocks of a GPU's partition one after the other: from its second call on as a recorded graph.
+
+    The launches of a block take longer than its work up to about 100,000 points.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.index = self.inverses = torch.empty(0)
+        operator = progress.operator
+        records = operator.uses_triton and operator.dtype == torch.float32  # nothing of it waits for the host
+        self._run = Recorded(self._project, operator) if records else self._project
+
+    def __call__(self, index: Tensor, inverses: Tensor) -> None:
+        """Projects onto the blocks of ``index``, (k, b), by their inverses, (k, b, b); k and b are always the same."""
+        if len(self.index) == 0:
+            self.index, self.inverses = index.clone(), inverses.clone()
+        else:
+            self.index.copy_(index)
+            self.inverses.copy_(inverses)
+        self._run()
+
+    def _project(self) -> None:
+        for rows, inverse in zip(self.index, self.inverses, strict=True):
+            residual = self.progress.r.index_select(0, rows)  # (b, 1 + s)
+            _project(self.progress, rows, (inverse @ residual.to(inverse.dtype)).to(residual.dtype))
+
+
+def _project(progress: Progress, rows: Tensor, step: Tensor) -> None:
+    """Takes the step of a block, (b, 1 + s): adds it to v and takes its product off r."""
+    progress.v.index_add_(0, rows, step)
+    progress.operator.subtract_columns_at(progress.r, rows, step)
+
+
+def _exchange(a: Tensor, b: Tensor) -> None:
+    """Exchanges what two arrays hold, some rows at a time."""
+    for rows in ranges(len(a), ROWS_AT_ONCE):
+        kept = a[rows].clone()
+        a[rows] = b[rows]
+        b[rows] = kept
 
 
 def _best_combination(D: list[Tensor], HD: list[Tensor], r: Tensor) -> Tensor:
