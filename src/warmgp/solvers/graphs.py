@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -40,11 +42,12 @@ class Recorded:
     def _record(self) -> torch.cuda.CUDAGraph:
         """Returns the function as a graph.
 
-        ``torch.cuda.graph`` would also collect garbage and empty caches, which takes longer.
+        ``torch.cuda.graph`` would also collect garbage and empty caches, which takes longer. Here garbage waits until
+        the recording is over: an old graph that were freed meanwhile would end it.
         """
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.operator.device)
         stream.wait_stream(torch.cuda.current_stream(self.operator.device))
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), _garbage_waits():
             graph.capture_begin()
             try:
                 self.function()
@@ -52,3 +55,15 @@ class Recorded:
                 graph.capture_end()
         torch.cuda.current_stream(self.operator.device).wait_stream(stream)
         return graph
+
+
+@contextlib.contextmanager
+def _garbage_waits() -> Iterator[None]:
+    """Collects no garbage within its block."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

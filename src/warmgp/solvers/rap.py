@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -149,7 +150,7 @@ class _Sweeps:
         """Projects onto the blocks one after the other, by inverses of which some are made together."""
         for index, inverses in partition.inverses(self.progress.operator, together):
             if len(index) not in self.recorded:
-                self.recorded[len(index)] = _Projections(self.progress)
+                self.recorded[len(index)] = _Projections(self.progress, index, inverses)
             self.recorded[len(index)](index, inverses)
 
     def _memory(self) -> tuple[Tensor, Tensor]:
@@ -185,26 +186,25 @@ class _Projections:
     The launches of a block take longer than its work up to about 100,000 points.
     """
 
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.index = self.inverses = torch.empty(0)
+    def __init__(self, progress: Progress, index: Tensor, inverses: Tensor) -> None:
+        self.index, self.inverses = index.clone(), inverses.clone()  # where the graph reads
         operator = progress.operator
+        run = partial(_project_onto, progress, self.index, self.inverses)
         records = operator.uses_triton and operator.dtype == torch.float32  # nothing of it waits for the host
-        self._run = Recorded(self._project, operator) if records else self._project
+        self._run = Recorded(run, operator) if records else run
 
     def __call__(self, index: Tensor, inverses: Tensor) -> None:
-        """Projects onto the blocks of ``index``, (k, b), by their inverses, (k, b, b); k and b are always the same."""
-        if len(self.index) == 0:
-            self.index, self.inverses = index.clone(), inverses.clone()
-        else:
-            self.index.copy_(index)
-            self.inverses.copy_(inverses)
+        """Projects onto the blocks of ``index``, (k, b), by their inverses, (k, b, b); k and b are those of the first."""
+        self.index.copy_(index)
+        self.inverses.copy_(inverses)
         self._run()
 
-    def _project(self) -> None:
-        for rows, inverse in zip(self.index, self.inverses, strict=True):
-            residual = self.progress.r.index_select(0, rows)  # (b, 1 + s)
-            _project(self.progress, rows, (inverse @ residual.to(inverse.dtype)).to(residual.dtype))
+
+def _project_onto(progress: Progress, index: Tensor, inverses: Tensor) -> None:
+    """Projects onto blocks, (k, b), one after the other, by their inverses, (k, b, b)."""
+    for rows, inverse in zip(index, inverses, strict=True):
+        residual = progress.r.index_select(0, rows)  # (b, 1 + s)
+        _project(progress, rows, (inverse @ residual.to(inverse.dtype)).to(residual.dtype))
 
 
 def _project(progress: Progress, rows: Tensor, step: Tensor) -> None:
