@@ -10,6 +10,8 @@ sorted by an input and by the target.
 
 ``fits``: ``GPRegressor()`` as it comes on random training rows of a set (``name:rows``, all without a number), with
 what the plan promised, what it took, and how well it predicts the test rows. What ``--out`` has is not done again.
+On a GPU a set of up to 200,000 rows is fitted twice: ``first_seconds`` has the compilation of kernels in it, which a
+machine does once for every number of inputs; ``seconds`` are those of the second fit.
 
 The two numbers, for n points and 65 columns: an epoch is n² kernel entries, each of them 2·65 operations and, on a GPU,
 about 1.5 ps; a partition into blocks of b rows costs 4 n b²/3 operations on a GPU and n b²/3 on a CPU.
@@ -52,6 +54,9 @@ SETS = (
     "houseelectric:49000", "houseelectric:51000", "houseelectric:60000", "houseelectric:100000",
     "houseelectric:200000", "houseelectric:500000", "houseelectric",
 )  # fmt: skip
+
+TWICE = 200_000
+"""The most rows that are fitted twice on a GPU."""
 
 
 # -- solves ----------------------------------------------------------------------------------------------------------
@@ -108,17 +113,19 @@ def fitted(name: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
     on_gpu = device == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
-    model = GPRegressor(device=device, random_state=0, **settings)
+    took = []
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        began = time.perf_counter()
-        model.fit(x, y)
-        seconds = time.perf_counter() - began
+        for _ in range(2 if on_gpu and len(y) <= TWICE else 1):
+            began = time.perf_counter()
+            model = GPRegressor(device=device, random_state=0, **settings).fit(x, y)
+            took.append(time.perf_counter() - began)
     mean, std = model.predict(data.x_test, return_std=True)
     z = (data.y_test - mean) / std
     return {
         "set": name, "n": len(y), "d": x.shape[1], "settings": {key: str(value) for key, value in settings.items()},
-        "seconds": seconds, "planned": model.plan_.estimated_seconds, "start": model.report_.start_seconds,
+        "seconds": took[-1], "first_seconds": took[0], "planned": model.plan_.estimated_seconds,
+        "start": model.report_.start_seconds,
         "converged": model.converged_, "error": model.solve_error_,
         "llh": float(np.mean(-0.5 * z**2 - np.log(std) - 0.5 * np.log(2 * np.pi))),
         "rmse": float(np.sqrt(np.mean((data.y_test - mean) ** 2))), "inside_90": float(np.mean(np.abs(z) < 1.6449)),

@@ -105,8 +105,9 @@ def test_a_sample_has_a_size_and_a_solver_and_neighbourhoods_have_a_size() -> No
     assert decisions.choose_sample_size(request(10**5, device="cuda"), "sample", None)[0] == 10_000
     assert [decisions.choose_sample_size(request(n), "sample", LocalStart())[0] for n in (500, 10**5)] == [500, 1_000]
     assert decisions.choose_sample_size(request(20_000), "ones", None) == (0, "")
-    assert decisions.choose_start_solver(request(20_000), 0) == (None, "")
-    assert decisions.choose_start_solver(request(20_000), 4_000)[0] == ConjugateGradients(0, factor_after=5)
+    assert decisions.choose_start_solver(request(20_000), 0, None) == (None, "")
+    assert decisions.choose_start_solver(request(20_000), 4_000, None)[0] == ConjugateGradients(0, factor_after=5)
+    assert decisions.choose_start_solver(request(20_000), 1_000, LocalStart())[0] == Cholesky()
     sizes = [
         decisions.choose_neighbourhood_size(request(n, device=at))[0] for n in (300, 10**5) for at in ("cpu", "cuda")
     ]
@@ -272,7 +273,7 @@ def test_a_whole_factor_the_stored_matrix_and_exact_variances_ask_the_same_quest
 
 def test_the_start_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_for(request(20_000, memory=8))
-    assert plan.init == "sample" and plan.start_solver == ConjugateGradients(0, factor_after=2)
+    assert plan.init == "sample" and plan.start_solver == Cholesky()
     assert plan_for(request(400)).start_solver is None
     own = ConjugateGradients(3)
     monkeypatch.setattr(planner.decisions, "choose_start_solver", lambda *_: (own, "Because."))

@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from warmgp.gradient import Pathwise
+from warmgp.gradient import Exact, Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan, duration
 from warmgp.training.bars import StartBar, TrainingBar
@@ -112,11 +112,10 @@ def begin(
         if options.until is not None:
             callbacks.append(_until(began + START_SHARE * (options.until - began)))
         if plan.init == "sample":
-            probes = plan.gradient.n_probes or options.n_samples
             assert plan.start_solver is not None
-            some = replace(
-                options, solver=plan.start_solver, gradient=Pathwise(probes, plan.n_features), n_steps=N_STEPS
-            )
+            exact = plan.start_solver.leaves_factor
+            pathwise = Pathwise(plan.gradient.n_probes or options.n_samples, plan.n_features)
+            some = replace(options, solver=plan.start_solver, gradient=Exact() if exact else pathwise, n_steps=N_STEPS)
             if plan.local is not None:  # budgets and steps are for all points
                 rule = replace(options.rule, max_epochs=None)
                 some = replace(
@@ -124,7 +123,7 @@ def begin(
                 )
             state = sample_start(
                 x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator,
-                callbacks=callbacks, promote=plan.promote, dtype=operator.dtype,
+                callbacks=callbacks, promote=plan.promote, dtype=torch.float64 if exact else operator.dtype,
             )  # fmt: skip
             if plan.local is not None:
                 theta = local_start(

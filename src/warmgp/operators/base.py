@@ -227,7 +227,7 @@ class KernelOperator(ABC):
 
         All blocks are evaluated at once, which a GPU does many times faster than one after the other.
         """
-        lengths = self.theta.length_scales.to(self.x.device)
+        lengths = self.theta.length_scales.to(self.x.device, non_blocking=True)
         z = (self.x[index].double() - self._centre.double()) / lengths  # (k, b, d)
         if self.kernel.smooth_at_zero:
             squares = z.square().sum(-1)

@@ -47,16 +47,17 @@ BLOCK_WORK = {True: 2.6, False: 0.3}
 """The factors of blocks beside the Cholesky factor and the inverse that ``Rates.exact`` is of, by whether it is on a
 GPU: inverses of many small blocks by halves, or factors alone."""
 
-RAP_EPOCHS, FIRST_RAP_EPOCHS, LAST_RAP_EPOCHS = 5, 4, 12
+RAP_EPOCHS, FIRST_RAP_EPOCHS, LAST_RAP_EPOCHS = 5, 4, {True: 12, False: 7}
 """Epochs of recombined projections in a warm-started step, those that the first step has more, and those of the last
-solve. Seen: 2 to 6, 2 to 14, and 6 to 20."""
+solve by whether it is on a GPU, where there are more points. Seen: 2 to 6, 2 to 14, and 6 to 20."""
 
 SWEEP, SWEEP_CALL = 1.4, {True: 8e-3, False: 0.0}
 """How much longer a sweep takes than a product, as its columns are gathered; seconds of its own, by whether it is on a
 GPU, for trees and launches."""
 
-BLOCK_CALL = {True: 2.5e-4, False: 0.0}
-"""Seconds in which the host launches what a block of a sweep needs, likewise: the device works meanwhile."""
+BLOCK_CALL = {True: 1.2e-4, False: 0.0}
+"""Seconds in which the host launches what a block of a sweep needs, likewise, where about half are replayed from a
+graph: the device works meanwhile."""
 
 DOUBLE = {True: 8.0, False: 2.0}
 """How many times longer a product takes in float64, by whether it is on a GPU."""
@@ -242,10 +243,12 @@ def local_seconds(rates: Rates, n: int, how: LocalStart, *, on_gpu: bool) -> flo
     return how.n_steps * (how.groups * group + rates.call)
 
 
-def projections_seconds(rates: Rates, n: int, steps: int, features: int, epochs: float, sweep: float) -> float:
+def projections_seconds(
+    rates: Rates, n: int, steps: int, features: int, epochs: float, sweep: float, *, on_gpu: bool
+) -> float:
     """Estimates the seconds of recombined projections: so many epochs a step, of which each is a sweep."""
     step = epochs * sweep + n**2 * (2 * rates.recompute + rates.gradient) + n * features * rates.feature + rates.call
-    return steps * step + LAST_RAP_EPOCHS * sweep + 2 * n**2 * rates.recompute
+    return steps * step + LAST_RAP_EPOCHS[on_gpu] * sweep + 2 * n**2 * rates.recompute
 
 
 def sweep_seconds(rates: Rates, n: int, block_size: int, *, on_gpu: bool) -> float:

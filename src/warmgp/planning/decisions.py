@@ -25,7 +25,7 @@ from warmgp.planning.solver_choice import (
     starts_on_sample,
 )
 from warmgp.planning.starts import SAMPLE_BEFORE_GROUPS, final_steps
-from warmgp.solvers import Solver, StoppingRule
+from warmgp.solvers import Cholesky, Solver, StoppingRule
 from warmgp.training.local_start import LocalStart
 
 SAMPLE_FROM = 6_000
@@ -96,9 +96,12 @@ def choose_sample_size(request: Request, init: str, local: LocalStart | None) ->
     return min(request.n, most, max(LEAST_SAMPLE, request.n // SAMPLE_SHARE)), ""
 
 
-def choose_start_solver(request: Request, sample_size: int) -> tuple[Solver | None, str]:
-    """Decides what a sample is solved with: conjugate gradients as they suit it; None where there is none."""
-    return (conjugate_gradients(request, sample_size) if sample_size else None), ""
+def choose_start_solver(request: Request, sample_size: int, local: LocalStart | None) -> tuple[Solver | None, str]:
+    """Decides what a sample is solved with: a factor where it is small because groups of near points follow, conjugate
+    gradients as they suit it otherwise; None where there is none."""
+    if not sample_size:
+        return None, ""
+    return (conjugate_gradients(request, sample_size) if local is None else Cholesky()), ""
 
 
 def choose_neighbourhood_size(request: Request) -> tuple[int, str]:

@@ -63,8 +63,9 @@ def _steps_seconds(plan: Plan, solver: Solver, n: int, d: int, steps: int, rates
         if stored:
             rates = replace(rates, recompute=rates.product)
         epochs = min(RAP_EPOCHS, most or RAP_EPOCHS)
-        sweep = sweep_seconds(rates, n, solver.block_size, on_gpu=plan.device.type == "cuda")
-        return slower * projections_seconds(rates, n, steps, features, epochs, sweep)
+        on_gpu = plan.device.type == "cuda"
+        sweep = sweep_seconds(rates, n, solver.block_size, on_gpu=on_gpu)
+        return slower * projections_seconds(rates, n, steps, features, epochs, sweep, on_gpu=on_gpu)
     usual = {"ap": AP_EPOCHS, "cg": CG_EPOCHS}.get(solver.name, 100)
     return slower * epochs_seconds(rates, n, steps, features, min(usual, most or usual), stored=stored)
 

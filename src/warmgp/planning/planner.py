@@ -112,7 +112,7 @@ def _planned(request: Request) -> Plan:
         settle=decided(decisions.choose_settling(request)),
         exact_posterior=decided(decisions.choose_exact_posterior(request, solver)),
         sample_size=sample_size,
-        start_solver=decided(decisions.choose_start_solver(request, sample_size)),
+        start_solver=decided(decisions.choose_start_solver(request, sample_size, local)),
         local=local,
         first_epochs=decided(choose_first_epochs(request, solver)),
         last_epochs=decided(decisions.choose_last_epochs(request, solver)),

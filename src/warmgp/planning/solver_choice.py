@@ -121,7 +121,8 @@ def _dearer(request: Request, cg: ConjugateGradients, rap: RecombinedProjections
     sweeps = replace(rates, recompute=rates.product) if stored else rates
     sweep = sweep_seconds(sweeps, n, rap.block_size, on_gpu=on_gpu)
     whole = factor_cg_seconds(rates, n, AFTER_SAMPLE, n_features, cg.factor_after or 0)
-    return whole > DEARER * projections_seconds(sweeps, n, AFTER_SAMPLE, n_features, RAP_EPOCHS, sweep)
+    rest = projections_seconds(sweeps, n, AFTER_SAMPLE, n_features, RAP_EPOCHS, sweep, on_gpu=on_gpu)
+    return whole > DEARER * rest
 
 
 def _as_asked(asked: str | Solver, request: Request) -> tuple[Solver, str]:

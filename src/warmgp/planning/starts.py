@@ -19,7 +19,7 @@ from warmgp.solvers import Solver
 from warmgp.training.local_start import LocalStart
 from warmgp.training.rounding import resolved_ratio
 
-FINAL_SECONDS = {True: 8.0, False: 120.0}
+FINAL_SECONDS = {True: 6.0, False: 120.0}
 """The most seconds of steps on all points after groups of near points, by whether they are on a GPU: all of them, or
 none where they would take longer. On an H200 30 steps on 51,000, 100,000 and 200,000 rows of houseelectric brought
 0.007, 0.002 and 0.001 nats, in 8, 10 and 26 s; 8 steps lost as much, because the first ones of Adam change every

@@ -46,8 +46,9 @@ class Partition:
         blocks = -(-n // min(block_size, n))
         b = min(n, -(-n // (blocks * ALIGNED)) * ALIGNED)
         first = torch.linspace(0, n - b, blocks, dtype=torch.float64).round().long()
-        z = operator.x / operator.theta.length_scales.to(operator.x)
-        return cls(near_order(z, blocks, generator)[(first[:, None] + torch.arange(b)).to(operator.device)])
+        z = operator.x / operator.theta.length_scales.to(operator.x, non_blocking=True)
+        places = first.to(z.device, non_blocking=True)[:, None] + torch.arange(b, device=z.device)  # (blocks, b)
+        return cls(near_order(z, blocks, generator)[places])
 
     def factors(self, operator: KernelOperator) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields the rows of each block in turn, (b,), and its lower Cholesky factor, (b, b): for a CPU."""
@@ -57,19 +58,18 @@ class Partition:
 
     def inverses(self, operator: KernelOperator, together: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields the rows of some blocks, (k, b), and their inverses, (k, b, b), k = ``together`` at once: for a GPU,
-        where products are fast and substitution is not."""
-        dtype = block_dtype(operator, self.index.shape[1])
-        for some in ranges(len(self.index), together):
-            yield self.index[some], self._inverted(operator, some).to(dtype)
+        where products are fast and substitution is not.
 
-    def _inverted(self, operator: KernelOperator, some: slice) -> Tensor:
-        """Returns the inverses of some blocks in float64, (some, b, b), made all at once."""
-        batch = operator.blocks(self.index[some])
-        inverses, failed = inverse_by_halves(batch)
-        if bool(failed):  # name one that failed
-            for H in batch:
-                factor_or_raise(H, "a block of H")
-        return inverses
+        Nothing waits for the device until the last block is used; where one has no inverse, the end raises.
+        """
+        dtype, failed = block_dtype(operator, self.index.shape[1]), []
+        for some in ranges(len(self.index), together):
+            inverses, wrong = inverse_by_halves(operator.blocks(self.index[some]))
+            failed.append(wrong)
+            yield self.index[some], inverses.to(dtype)
+        if bool(torch.stack(failed).any()):
+            for rows in self.index:  # name one that failed
+                factor_or_raise(operator.blocks(rows[None])[0], "a block of H")
 
 
 def near_order(z: Tensor, blocks: int, generator: torch.Generator) -> Tensor:
@@ -78,18 +78,22 @@ def near_order(z: Tensor, blocks: int, generator: torch.Generator) -> Tensor:
     A tree cuts the points in two, each part in two again, until a part is one stretch: each time in the middle, along
     a random direction in which wide inputs weigh more.
     """
-    n, device = z.shape[0], z.device
-    order = torch.randperm(n, generator=generator).to(device)
+    n = z.shape[0]
+
+    def on_device(values: Tensor) -> Tensor:
+        return values.to(z.device, non_blocking=True)  # the host does not wait
+
+    order = on_device(torch.randperm(n, generator=generator))
     counts = [blocks]  # stretches in each part
     while max(counts) > 1:
         ends = torch.tensor(counts).cumsum(0) * n // blocks
         sizes = torch.diff(ends, prepend=torch.zeros(1, dtype=torch.int64))
-        part = torch.repeat_interleave(sizes.to(device), output_size=n)  # of each place, (n,)
+        part = torch.repeat_interleave(on_device(sizes), output_size=n)  # of each place, (n,)
         seen = (ends - sizes)[:, None] + sizes[:, None] * torch.arange(SEEN) // SEEN  # (parts, SEEN)
-        spread = z[order[seen.to(device)]].std(1)  # (parts, d)
-        direction = spread * torch.randn(len(counts), z.shape[1], generator=generator).to(z)
-        along = torch.linalg.vecdot(z[order], direction[part])
-        sorted_along = along.argsort(stable=True)
-        order = order[sorted_along[part[sorted_along].argsort(stable=True)]]
+        spread = z[order[on_device(seen)]].std(1)  # (parts, d)
+        random = on_device(torch.randn(len(counts), z.shape[1], generator=generator))
+        along = torch.linalg.vecdot(z[order], (spread * random.to(z.dtype))[part]).double()
+        along *= 0.4 / along.abs().amax().clamp_min(torch.finfo(torch.float64).tiny)
+        order = order[(along + part).argsort(stable=True)]  # by part, and within it along the direction
         counts = [half for count in counts for half in ((count // 2, count - count // 2) if count > 1 else (count,))]
     return order

@@ -194,7 +194,7 @@ class _Projections:
         self._run = Recorded(run, operator) if records else run
 
     def __call__(self, index: Tensor, inverses: Tensor) -> None:
-        """Projects onto the blocks of ``index``, (k, b), by their inverses, (k, b, b); k and b are those of the first."""
+        """Projects onto as many blocks as the first ones: of rows ``index``, (k, b), with inverses, (k, b, b)."""
         self.index.copy_(index)
         self.inverses.copy_(inverses)
         self._run()
