@@ -172,6 +172,7 @@ def fit(run: Run, data: Split, place: Place, clock: Clock) -> Trained:
     """Train as a user would, with a checkpoint; without one where the estimator is not the library's own."""
     own, checkpoint = run.settings, place.store.checkpoint(run)
     model = GPRegressor(
+        kernel="matern32",  # the paper's
         solver=run.make_solver(),
         gradient=estimator_of(run),
         solver_warm_start=run.warm,

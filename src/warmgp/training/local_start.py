@@ -23,7 +23,7 @@ from warmgp.kernels import Kernel
 from warmgp.operators.base import ranges
 from warmgp.operators.conditionals import conditionals
 from warmgp.training.adam import Adam
-from warmgp.training.state import Callback, StepRecord, TrainingState
+from warmgp.training.state import Callback, TrainingState, record_without_solve
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def local_start(
     theta = Hyperparameters.from_unconstrained(hold(theta.unconstrained))
     checked = torch.randint(x.shape[0], (CHECKED,), generator=generator).to(x.device)
     found = _trained(x, y, z, kernel, theta, how, generator=generator, hold=hold, callbacks=callbacks)
-    groups, last = _groups(z, theta, checked, how.size)  # the same for both
+    groups, last = groups_around(z, theta, checked, how.size)  # the same for both
     before, after = (_densities(x, y, groups, kernel, of, last) for of in (theta, found))
     gain = after - before
     if bool(torch.isfinite(after).all()) and not float(gain.mean()) < -CLEARLY * float(gain.std()) / CHECKED**0.5:
@@ -98,7 +98,7 @@ def _densities(x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hype
         return torch.full((len(groups),), -math.inf, dtype=torch.float64, device=groups.device)
 
 
-def _groups(z: Tensor, theta: Hyperparameters, centres: Tensor, size: int) -> tuple[Tensor, int]:
+def groups_around(z: Tensor, theta: Hyperparameters, centres: Tensor, size: int) -> tuple[Tensor, int]:
     """Returns the points nearest to each centre, (p, size), the inner half last, and how many these are."""
     size = min(size, len(z))
     return nearest(z / theta.length_scales.to(z), centres, size).flip(1), (size + 1) // 2
@@ -123,7 +123,7 @@ def _trained(
     for step in range(how.n_steps):
         began = time.perf_counter()
         centres = torch.randint(n, (how.groups,), generator=generator).to(x.device)
-        groups, last_points = _groups(z, state.theta, centres, how.size)
+        groups, last_points = groups_around(z, state.theta, centres, how.size)
         try:
             densities, gradient = conditionals(x, y, groups, kernel, state.theta, last_points)
         except torch.linalg.LinAlgError as error:
@@ -137,7 +137,9 @@ def _trained(
         rate = how.learning_rate * _rest(step, how.n_steps)
         nu, adam = state.adam.ascend(state.nu, slope, rate * state.theta.vector.clamp_min(1.0))
         nu = hold(nu)
-        record = _record(state.theta, step, float(densities.mean()) * n / last_points, time.perf_counter() - began)
+        record = record_without_solve(
+            state.theta, step, float(densities.mean()) * n / last_points, time.perf_counter() - began
+        )
         state = replace(state, step=step + 1, nu=nu, adam=adam, history=(*state.history, record))
         if step >= (1.0 - REST) * how.n_steps:
             resting.append(nu)
@@ -169,23 +171,3 @@ def nearest(z: Tensor, of: Tensor, m: int, tile_entries: int | None = None) -> T
         distance = torch.addmm(squares, z[of[some]], z.T, alpha=-2.0)  # up to the point's own square
         found.append(distance.topk(m, 1, largest=False).indices)
     return torch.cat(found)
-
-
-def _record(theta: Hyperparameters, step: int, likelihood: float, seconds: float) -> StepRecord:
-    """Returns a record of a step that solves nothing."""
-    return StepRecord(
-        step=step,
-        noise_scale=float(theta.noise_scale),
-        signal_scale=float(theta.signal_scale),
-        length_scales=tuple(theta.length_scales.tolist()),
-        iterations=0,
-        epochs=0.0,
-        iteration_epochs=0.0,
-        residual_mean=0.0,
-        residual_probes=0.0,
-        solver_seconds=0.0,
-        step_seconds=seconds,
-        converged=True,
-        stop_reason="",
-        log_marginal_likelihood=likelihood,
-    )

@@ -177,6 +177,26 @@ class StepRecord:
         return getattr(self, name)
 
 
+def record_without_solve(theta: Hyperparameters, step: int, likelihood: float, seconds: float) -> StepRecord:
+    """Returns a record of a step that solves nothing: at θ, with what it makes of the log-likelihood of all points."""
+    return StepRecord(
+        step=step,
+        noise_scale=float(theta.noise_scale),
+        signal_scale=float(theta.signal_scale),
+        length_scales=tuple(theta.length_scales.tolist()),
+        iterations=0,
+        epochs=0.0,
+        iteration_epochs=0.0,
+        residual_mean=0.0,
+        residual_probes=0.0,
+        solver_seconds=0.0,
+        step_seconds=seconds,
+        converged=True,
+        stop_reason="",
+        log_marginal_likelihood=likelihood,
+    )
+
+
 @dataclass(frozen=True)
 class TrainingState:
     """Holds all that the next step needs, and a resume with it.

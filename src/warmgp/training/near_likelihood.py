@@ -1,0 +1,225 @@
+"""Hyperparameters by the likelihood of points given near ones, climbed with a quasi-Newton method: no solve at all.
+
+For points in a random order, log p(y) = Σ_i log p(y_i | y_1 … y_{i−1}), and of what came before a point its m nearest
+points N(i) tell nearly everything where there are few inputs (Vecchia's approximation):
+
+    log p(y) ≈ log p(y_F) + Σ_i log p(y_i | y_N(i)),        F: the first points.
+
+A term costs m³ operations. Each is a proper density, so that the true θ is where the mean gradient of any choice of
+terms vanishes; N of them drawn at random leave θ as uncertain as N observations would, which costs about (2 + d)/2N
+nats a point. So a few thousand terms do, at the density of all data, whatever their number.
+
+The same climb serves other terms: groups of near points of which the inner half is asked for given the outer half
+(:mod:`warmgp.training.local_start`), or all points as one group, whose density is the likelihood itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators.conditionals import conditionals
+from warmgp.operators.near_points import first_stretch, nearest_before
+from warmgp.training.adam import Adam
+from warmgp.training.state import Callback, StepRecord, TrainingState, record_without_solve
+
+logger = logging.getLogger(__name__)
+
+LEAST, MOST = 1e-4, 1e4
+"""The bounds of every hyperparameter on a climb, in standardised units: beyond them nothing changes any more."""
+
+FAILED = 1e6
+"""Stands for −log density where a group has no factor: the climb turns back."""
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """Holds groups of points; of each the density of the last points given the others counts.
+
+    Attributes
+    ----------
+    groups : Tensor, (p, g)
+        The numbers of the points of each group.
+    last : int
+        How many of them are asked for.
+    """
+
+    groups: Tensor
+    last: int
+
+    @property
+    def points(self) -> int:
+        """The number of densities that are added up."""
+        return len(self.groups) * self.last
+
+    def densities(self, x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters) -> Tensor:
+        """Returns the mean log-density of a point of each group, (p,), in float64; −∞ where a group has no factor."""
+        try:
+            return conditionals(x, y, self.groups, kernel, theta, self.last)[0] / self.last
+        except torch.linalg.LinAlgError:
+            return torch.full((len(self.groups),), -math.inf, dtype=torch.float64, device=x.device)
+
+
+def near_terms(
+    x: Tensor, theta: Hyperparameters, m: int, count: int, generator: torch.Generator
+) -> tuple[Terms, Terms]:
+    """Returns the first points of a random order as one group, and ``count`` random points given their m nearest
+    earlier ones by the length scales of θ; all points where there are no more than that.
+
+    Together, with all points, they are the near-neighbour likelihood of the data.
+    """
+    n = len(x)
+    order = torch.randperm(n, generator=generator).numpy()
+    m = min(m, n - 1)
+    first = min(first_stretch(m), n)
+    centred = x.double() - x.double().mean(0)
+    z = (centred / theta.length_scales.to(x.device)).cpu().numpy()[order]
+    places = first + torch.randperm(n - first, generator=generator)[:count].sort().values.numpy()
+    near = nearest_before(z, places, m)
+    groups = np.concatenate([order[near][:, ::-1], order[places][:, None]], 1)
+    return (
+        Terms(torch.as_tensor(order[:first].copy(), device=x.device)[None], first),
+        Terms(torch.as_tensor(np.ascontiguousarray(groups), device=x.device), 1),
+    )
+
+
+def near_log_likelihood(
+    x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, m: int, generator: torch.Generator
+) -> tuple[float, Tensor]:
+    """Returns the near-neighbour likelihood of all points, log p(y), and its gradient by θ, (2 + lengths,).
+
+    x is (n, d), y (n,); m is the number of neighbours, and the generator draws the order.
+    """
+    value, slope = 0.0, torch.zeros(theta.vector.numel(), dtype=torch.float64)
+    for terms in near_terms(x, theta, m, len(x), generator):
+        if len(terms.groups):
+            found, gradient = conditionals(x, y, terms.groups, kernel, theta, terms.last)
+            value, slope = value + float(found.sum()), slope + gradient
+    return value, slope
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """Holds the best θ that a climb has seen, and the mean log-density of a point there."""
+
+    theta: Hyperparameters
+    value: float
+
+
+class _EnoughError(Exception):
+    """Ends a climb whose callback has asked for it."""
+
+
+def climb(
+    x: Tensor,
+    y: Tensor,
+    terms: Terms,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    *,
+    evaluations: int,
+    floor: float = LEAST,
+    tied: Sequence[int] = (),
+    callbacks: Sequence[Callback] = (),
+) -> Climbed:
+    """Climbs the mean log-density of the terms from θ, by L-BFGS in log θ; returns the best point seen.
+
+    Parameters
+    ----------
+    evaluations : int
+        About how often densities and their gradient are evaluated.
+    floor : float
+        The least noise scale.
+    tied : sequence of int
+        The number of the group of each length scale, whose members move together; empty where each is its own.
+    callbacks : sequence of Callback
+        Called after every evaluation; one that returns True ends the climb.
+    """
+    lengths = len(theta.length_scales)
+    place = np.r_[0, 1, 2 + np.asarray(tied if len(tied) == lengths else range(lengths))].astype(int)
+    start = np.zeros(place.max() + 1)
+    start[place] = np.log(theta.vector.numpy())
+    best = Climbed(theta, -math.inf)
+    history: list[StepRecord] = []
+
+    def negative(u: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        nonlocal best
+        began = time.perf_counter()
+        here = Hyperparameters.from_vector(torch.as_tensor(np.exp(u)[place]))
+        try:
+            found, gradient = conditionals(x, y, terms.groups, kernel, here, terms.last)
+        except torch.linalg.LinAlgError:
+            return FAILED, np.zeros_like(u)
+        value, slope = float(found.sum()) / terms.points, (gradient * here.vector).numpy() / terms.points
+        if not (math.isfinite(value) and np.isfinite(slope).all()):
+            return FAILED, np.zeros_like(u)
+        if value > best.value:
+            best = Climbed(here, value)
+        seconds = time.perf_counter() - began
+        history.append(record_without_solve(here, len(history), value * len(x), seconds))
+        state = TrainingState(len(history), here.unconstrained, Adam.zeros(len(place)), history=tuple(history))
+        ends = [callback(history[-1], state) for callback in callbacks]
+        if any(ends):
+            raise _EnoughError
+        return -value, -np.bincount(place, slope).astype(np.float64)
+
+    bounds = [(math.log(max(LEAST, floor) if i == 0 else LEAST), math.log(MOST)) for i in range(len(start))]
+    try:
+        minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": evaluations})
+    except _EnoughError:
+        logger.debug("a climb was ended by a callback after %d evaluations", len(history))
+    return best
+
+
+@dataclass(frozen=True)
+class NearStart:
+    """Says how hyperparameters of a map are found by terms of its near-neighbour likelihood.
+
+    Attributes
+    ----------
+    terms : tuple of int
+        The terms of each climb, of which every one begins where the last ended and has neighbours by its length scales.
+    neighbours : int
+        The points that a point is conditioned on.
+    evaluations : int
+        About how often the terms of a climb are evaluated.
+    """
+
+    terms: tuple[int, ...] = (1_500, 6_000)
+    neighbours: int = 30
+    evaluations: int = 12
+
+
+def near_start(
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    how: NearStart,
+    *,
+    generator: torch.Generator,
+    floor: float = LEAST,
+    tied: Sequence[int] = (),
+    callbacks: Sequence[Callback] = (),
+) -> Hyperparameters:
+    """Returns the hyperparameters of the data x, (n, d), and y, (n,), that climbs from θ lead to.
+
+    See :func:`climb` for the rest.
+    """
+    for count in how.terms:
+        terms = near_terms(x, theta, how.neighbours, count, generator)[1]
+        theta = climb(
+            x, y, terms, kernel, theta, evaluations=how.evaluations, floor=floor, tied=tied, callbacks=callbacks
+        ).theta
+    return theta
