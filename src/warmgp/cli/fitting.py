@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from warmgp.cli.answers import answer
-from warmgp.cli.columns import UsageError, one_target, training_table
+from warmgp.cli.columns import UsageError, check_cells, check_places, one_target, training_table
 from warmgp.cli.held_out import metrics, split
 from warmgp.cli.tables import open_table
 from warmgp.cli.terminal import show, tell
+from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import check_varies
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.regressor import GPRegressor
@@ -101,7 +104,9 @@ def fit_table(
     """
     table = open_table(data)
     name = one_target(table, target)
+    check_places(table, name, model.columns, [*drop, *one_hot])
     X, y = training_table(table, name, drop, one_hot)
+    check_cells(InputMap.of(model.columns, list(X.columns)), X.to_numpy(np.float64), data)
     train, test = split(len(y), test_fraction, model.random_state)
     check_varies(y[train], f"the target {name!r} of {data}", "check --target")
     size = f"{len(train):,} rows of {X.shape[1]} columns"
