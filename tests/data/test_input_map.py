@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -73,8 +74,13 @@ def test_a_sphere_stays_a_sphere() -> None:
         z = scaler.x(some)
         np.testing.assert_allclose(z[:, 1:4] * scaler.x_scale[1] + scaler.x_mean[1:4], sphere, atol=1e-14)
         np.testing.assert_allclose(z[:, [0, 4]].std(0), 1.0)
-    X[:, [1, 3]] = [52.1, 13.4]
-    assert Standardizer.fit(X, y, columns=columns).x_scale[1:4].tolist() == [1.0, 1.0, 1.0]
+    pole = X.copy()
+    X[:, [1, 3]], pole[:, 1] = [52.1, 13.4], 90.0
+    for constant in (X, pole):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            scaler = Standardizer.fit(constant, y, columns=columns)
+        assert scaler.x_scale[1:4].tolist() == [1.0, 1.0, 1.0] and np.abs(scaler.x(constant)[:, 1:4]).max() < 1e-15
 
 
 def test_a_small_country_has_the_units_of_a_plane() -> None:

@@ -91,9 +91,7 @@ class Geographic(ColumnKind):
         if not beyond.any():
             return None
         row = int(beyond.argmax())
-        problem = (
-            f"is {latitude[row]:g}, but latitudes are between -90 and 90 degrees: give (latitude, longitude)"
-        )
+        problem = f"is {latitude[row]:g}, but latitudes are between -90 and 90 degrees: give (latitude, longitude)"
         return BadCell(row, self.columns[0], int(beyond.sum()), problem)
 
     def inputs(self, X: FloatArray) -> FloatArray:

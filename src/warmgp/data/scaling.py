@@ -156,9 +156,10 @@ class Standardizer:
         largest = np.abs(X).max(axis=0)
         exact = np.zeros(X.shape[1], dtype=bool) if rest is None else (rest != 0).any(axis=0)
         spacing = columns.largest(np.spacing(np.where(exact, np.abs(moved).max(axis=0), largest)))
+        computed = {j for _, inputs, kind in columns.groups if kind is not None for j in inputs}
         for j in np.flatnonzero((x_scale > 0) & (x_scale < FEW * spacing)):
-            if x_scale[j] <= ROUNDING * spacing[j] and len(np.unique(X[:, j])) <= 3:
-                continue  # 0.3 and 0.1 + 0.2: one number, computed in two ways
+            if x_scale[j] <= ROUNDING * spacing[j] and (j in computed or len(np.unique(X[:, j])) <= 3):
+                continue  # 0.3 and 0.1 + 0.2: one number, computed in two ways; a pole, from any longitude
             warn_user(
                 f"column {columns.sources[j]} of X varies by {x_scale[j]:.3g} about {x_mean[j]:.10g}, where numbers of "
                 f"float64 are {spacing[j]:.2g} apart: digits are lost. Subtract a constant before it becomes "

@@ -43,7 +43,8 @@ class AngleSearch:
     Attributes
     ----------
     groups, size : int
-        Groups of near points at each density, and their points.
+        Groups of near points, at all densities together, and their points. There are no more groups than have three
+        times the points of all data.
     sparsest : int
         Points that the thinnest sample of all keeps; densities fall to it by a factor of ``thinning``.
     thinning : int
@@ -54,7 +55,7 @@ class AngleSearch:
     least_rate : float
     """
 
-    groups: int = 16
+    groups: int = 32
     size: int = 96
     sparsest: int = 800
     thinning: int = 16
@@ -112,14 +113,15 @@ def _in_groups(x: Tensor, y: Tensor, how: AngleSearch, generator: torch.Generato
     n = x.shape[0]
     size = min(how.size, n)
     z = (x - x.mean(0)).float()
-    found, left = [], n
-    while True:
-        kept = torch.randperm(n, generator=generator)[:left].sort().values.to(x.device)
-        centres = torch.randint(left, (how.groups,), generator=generator).to(x.device)
+    least, kept_points = max(how.sparsest, size), [n]
+    while kept_points[-1] > least:
+        kept_points.append(max(least, kept_points[-1] // how.thinning))
+    number = -(-min(how.groups, -(-3 * n // size)) // len(kept_points))  # of each density
+    found = []
+    for count in kept_points:
+        kept = torch.randperm(n, generator=generator)[:count].sort().values.to(x.device)
+        centres = torch.randint(count, (number,), generator=generator).to(x.device)
         found.append(kept[nearest(z[kept], centres, size)])
-        if left <= max(how.sparsest, size):
-            break
-        left = max(how.sparsest, size, left // how.thinning)
     groups = torch.cat(found)
     return x[groups], y[groups]
 
