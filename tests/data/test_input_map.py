@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from warmgp.data.column_kinds import KINDS, Geographic
-from warmgp.data.input_map import InputMap, columns_from_json, columns_to_json
+from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import Standardizer
 
 NAMES = ["year", "lat", "depth", "lon"]
@@ -134,23 +134,6 @@ def test_a_latitude_beyond_a_pole_is_named(latitude: float) -> None:
     text = re.escape(f"validation X, column 'lat', row 7, counted from 0 (and 1 more rows), is {latitude:g}, but lat")
     with pytest.raises(ValueError, match=text + ".*between -90 and 90 degrees.*latitude, longitude"):
         InputMap.of(PLACE, NAMES).inputs(X, "validation X")
-
-
-def test_there_and_back_in_json() -> None:
-    columns = InputMap.of(PLACE, NAMES)
-    assert InputMap.from_json(columns.to_json(), NAMES, 5) == columns
-    for said in (PLACE, {(0, 1): "geographic", ("a", 3): "geographic"}, None, {}):
-        assert columns_from_json(columns_to_json(said)) == said
-    for wrong in (
-        {"count": 4, "parts": []},
-        {"count": 2**50, "parts": []},
-        {"count": 4, "parts": [{"kind": "geographic", "columns": [1, 4]}]},
-        {"count": 4, "parts": [{"kind": "geographic", "columns": [1]}]},
-        {"count": 3, "parts": [{"kind": "geographic", "columns": [0, 1]}, {"kind": "geographic", "columns": [1, 2]}]},
-        {"count": 3, "parts": [{"kind": "geographic", "columns": [0, 1]}] * 2},
-    ):
-        with pytest.raises(ValueError, match="columns"):
-            InputMap.from_json(wrong, None, 5)
 
 
 def test_every_kind_says_what_it_is() -> None:

@@ -122,9 +122,7 @@ def fit(
         verbose=not quiet,
         random_state=seed,
     )
-    check_settings(model)
-    if test_fraction is not None and not 0 < test_fraction < 1:
-        raise UsageError(f"--test-fraction must be between 0 and 1, got {test_fraction:g}")
+    check_settings(model, test_fraction)
     check_paths(data, out, checkpoint, resume)
     where = None if dry_run else out
     fit_table(model, data, target, where, drop=drop or [], one_hot=one_hot or [], test_fraction=test_fraction)

@@ -50,8 +50,10 @@ def seconds(option: str, text: str | None) -> float | None:
     return value
 
 
-def check_settings(model: GPRegressor) -> None:
+def check_settings(model: GPRegressor, test_fraction: float | None = None) -> None:
     """Refuses wrong options by their names, before a table is read."""
+    if test_fraction is not None and not 0 < test_fraction < 1:
+        raise UsageError(f"--test-fraction must be between 0 and 1, got {test_fraction:g}")
     seed = model.random_state
     if not 0 <= seed < 2**32:
         raise UsageError(f"--seed must be between 0 and 2**32 - 1, got {seed}")

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warmgp.data.column_kinds import KINDS, BadCell, ColumnKind
-from warmgp.schema import either, expect, list_of, maybe, one_of, record, text, whole
 
 FloatArray = NDArray[np.float64]
 
@@ -149,53 +148,6 @@ class InputMap:
             for one in self._order
         ]
         return np.concatenate(made, 1)
-
-    # -- files -------------------------------------------------------------------------------------------------------
-    def to_json(self) -> dict[str, Any]:
-        """Returns the map as JSON values, but for the names, which a model keeps anyway."""
-        parts = [{"kind": part.name, "columns": list(part.columns)} for part in self.parts]
-        return {"count": len(self.names), "parts": parts}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any], names: Sequence[str] | None, d: int) -> InputMap:
-        """Returns the map that :meth:`to_json` told of; raises a ValueError for one that cannot be, or makes not d
-        inputs."""
-        kinds = [KINDS[part["kind"]] for part in values["parts"]]
-        made = values["count"] + sum(kind.width - kind.count for kind in kinds)
-        expect(made == d, "columns", f"of {d} inputs", made)
-        told = {tuple(part["columns"]): part["kind"] for part in values["parts"]}
-        expect(len(told) == len(kinds), "columns", "different things", "one twice")
-        parts = cls.of(told, range(values["count"])).parts
-        expect(names is None or len(names) == values["count"], "feature_names", f"{values['count']} names", names)
-        return cls(tuple(range(values["count"]) if names is None else names), parts)
-
-
-JSON = record(
-    {
-        "count": whole(1),
-        "parts": list_of(record({"kind": one_of(KINDS), "columns": list_of(whole())})),
-    }
-)
-"""What a file may say of an :class:`InputMap`."""
-
-
-def columns_to_json(columns: Mapping[Any, str] | None) -> list[dict[str, Any]] | None:
-    """Returns what a user said of columns as JSON values, which have no tuples for keys."""
-    if columns is None:
-        return None
-    listed = [[int(one) if isinstance(one, numbers.Integral) else one for one in _listed(key)] for key in columns]
-    return [{"columns": key, "kind": kind} for key, kind in zip(listed, columns.values(), strict=True)]
-
-
-SAID = maybe(list_of(record({"columns": list_of(either(text, whole())), "kind": one_of(KINDS)})))
-"""What a file may say a user said of columns."""
-
-
-def columns_from_json(values: Sequence[Mapping[str, Any]] | None) -> dict[Any, str] | None:
-    """Returns what a user said of columns from what :func:`columns_to_json` made of it."""
-    if values is None:
-        return None
-    return {(tuple(v["columns"]) if len(v["columns"]) != 1 else v["columns"][0]): v["kind"] for v in values}
 
 
 def check_columns(columns: Any) -> None:

@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from warmgp.data.input_map import JSON, SAID, InputMap, columns_from_json, columns_to_json
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.report import Report
-from warmgp.files import plan_json
+from warmgp.files import columns_json, plan_json
 from warmgp.files.format import FileError, fingerprint, read, to_json, write
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.features import FeaturePrior
@@ -82,7 +81,7 @@ CONTENT = record(
         "stop_reason": text,
         "solve_error": number(0.0, finite=False, nan=True),
         "report": of_class(Report),
-        "columns": JSON,
+        "columns": columns_json.MAP,
         "angle": number(),
     },
 )
@@ -105,7 +104,7 @@ def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, os.PathLike):
             value = os.fspath(value)
         elif name == "columns":
-            value = columns_to_json(value)
+            value = columns_json.said_to_json(value)
         elif name == "random_state":
             value = int(value) if isinstance(value, int) else None
         elif name == "memory_budget" and value is not None:
@@ -123,7 +122,7 @@ SPECIAL: dict[str, Check] = {
     "dtype": one_of(("auto", *DTYPES)),
     "max_epochs": maybe(either(one_of(("auto",)), number(5e-324, finite=False))),
     "random_state": maybe(whole(0, 2**32 - 1)),
-    "columns": SAID,
+    "columns": columns_json.SAID,
 }
 """Checks of the parameters whose annotations do not say what a file may hold."""
 
@@ -141,7 +140,7 @@ def settings_from_json(cls: type[GPRegressor], values: Any) -> dict[str, Any]:
         out["solver"] = SOLVERS[solver["name"]](**solver["options"]) if solver["name"] in SOLVERS else "auto"
     if isinstance(gradient, dict):
         out["gradient"] = plan_json.GRADIENTS[gradient["name"]](**gradient["options"])
-    out["columns"] = columns_from_json(out.get("columns"))
+    out["columns"] = columns_json.said_from_json(out.get("columns"))
     if isinstance(init, dict):
         expect(len(init["hyperparameters"]) > 2, "settings.init", "noise, signal and lengths", "too few numbers")
         out["init"] = Hyperparameters.from_vector(torch.tensor(init["hyperparameters"], dtype=torch.float64))
@@ -200,7 +199,7 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         "feature_names": None if names is None else list(names),
     }
     if scaler.columns.parts:
-        content["columns"] = scaler.columns.to_json()
+        content["columns"] = columns_json.map_to_json(scaler.columns)
     if scaler.angle:
         content["angle"] = scaler.angle
     write(path, "model", tensors, content)
@@ -241,7 +240,7 @@ def _restore(
     for one in content["history"]:
         expect(len(one["length_scales"]) == lengths, "length_scales", f"{lengths} numbers", len(one["length_scales"]))
     names, angle = content["feature_names"], content.get("angle", 0.0)
-    columns = InputMap.from_json(content.get("columns", {"count": d, "parts": []}), names, d)
+    columns = columns_json.map_from_json(content.get("columns", {"count": d, "parts": []}), names, d)
     expect(
         not angle or (d == lengths == 2 and not columns.parts and angle < 90), "angle", "below 90, of a plane", angle
     )
