@@ -107,7 +107,7 @@ class FarInputs:
     def look(self, X: pd.DataFrame, path: Path, first_row: int) -> None:
         """Looks at the rows in X, of which the first is number ``first_row`` of its table, counted from 1."""
         numbers = X.to_numpy(np.float64)
-        check_cells(self._scaler.columns, numbers, path, first_row)
+        check_cells(self._scaler.columns, numbers, path, first_row)  # before a prediction counts rows by chunks
         z = self._scaler.turn(self._scaler.x(numbers), back=True)
         far = (z < self._low - self._reach) | (z > self._high + self._reach)
         if not far.any():

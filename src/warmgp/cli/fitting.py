@@ -108,7 +108,8 @@ def fit_table(
     name = one_target(table, target)
     check_places(table, name, model.columns, [*drop, *one_hot])
     X, y = training_table(table, name, drop, one_hot)
-    check_cells(InputMap.of(model.columns, list(X.columns)), X.to_numpy(np.float64), data)
+    if model.columns:
+        check_cells(InputMap.of(model.columns, list(X.columns)), X.to_numpy(np.float64), data)
     train, test = split(len(y), test_fraction, model.random_state)
     check_varies(y[train], f"the target {name!r} of {data}", "check --target")
     size = f"{len(train):,} rows of {X.shape[1]} columns"
