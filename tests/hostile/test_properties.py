@@ -70,6 +70,25 @@ def test_units_of_x(world: World, way: str, shift: float, power: float, mirrored
     alike(one, other, 1e-4, std=way == "exact" or not mirrored)
 
 
+@law(worlds(), ways, st.floats(-720.0, 720.0), st.integers(-2, 2), examples=200)
+def test_the_globe_has_no_edge(world: World, way: str, turn: float, turns: int) -> None:
+    """Two columns in degrees, with poles among them: where longitudes begin, and whole turns, do not matter."""
+    X, y, X_new = world.data
+    place = Hyperparameters(world.noise, world.signal, [world.length] * 3 + [world.length] * max(0, world.d - 2))
+
+    def degrees(inputs: Array, east: float = 0.0) -> Array:
+        """The first two columns as places, some of them poles, every other one turns later."""
+        lat = np.clip(40.0 * inputs[:, :1], -90.0, 90.0)
+        lon = 90.0 * inputs[:, min(1, world.d - 1)][:, None] + east
+        lon[::2] += 360.0 * turns * (east != 0.0)
+        return np.concatenate([lat, lon, inputs[:, 2:]], 1)
+
+    settings = {"columns": {(0, 1): "geographic"}, "init": place, **WAYS[way]}
+    one = answers(world.fit(degrees(X), y, **settings), degrees(X_new))
+    other = answers(world.fit(degrees(X, turn), y, **settings), degrees(X_new, turn))
+    alike(one, other, 1e-4, std=way == "exact")
+
+
 @law(worlds(40), ways, examples=200)
 def test_rows_twice_are_half_the_noise(world: World, way: str) -> None:
     """n rows with noise variance σ² say what they say twice with 2σ²; standardisation does not see the difference."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from warmgp.cli.columns import check_cells
 from warmgp.estimator.regressor import GPRegressor
 
 FloatArray = NDArray[np.float64]
@@ -26,6 +28,26 @@ def feature_names(model: GPRegressor) -> list[str]:
     """Returns the columns that the model reads; x0, x1, … where it was fitted without names."""
     names = getattr(model, "feature_names_in_", None)
     return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
+
+
+def length_scales(model: GPRegressor) -> list[tuple[str, str, str]]:
+    """Returns (name, length scale, the same in its units) of everything that has one, in the model's order.
+
+    What is made of several columns has one row. Turned inputs have no units of their own.
+    """
+    scaler, x = model.scaler_, model.posterior_.x
+    lengths = model.hyperparameters_.length_scales.expand(x.shape[1]).tolist()
+    constant = (x == x[0]).all(0).tolist()
+    if scaler.angle:
+        return [(f"turned input {j + 1}", f"{length:.6g}", "–") for j, length in enumerate(lengths)]
+    columns = replace(scaler.columns, names=tuple(feature_names(model)))
+    rows = []
+    for name, inputs, kind in columns.groups:
+        length = lengths[inputs[0]]
+        in_units = length * float(scaler.x_scale[inputs[0]])
+        told = f"{length:.6g}", f"{in_units:.6g}" if kind is None else kind.in_units(in_units)
+        rows.append((name, *(("constant", "–") if all(constant[j] for j in inputs) else told)))
+    return rows
 
 
 def answer(
@@ -74,9 +96,9 @@ class FarInputs:
     """
 
     def __init__(self, model: GPRegressor) -> None:
-        self._scaler, x = model.scaler_, model.posterior_.x
-        self._low, self._high = (side.double().cpu().numpy() for side in (x.amin(0), x.amax(0)))
-        spread = x.std(0, correction=0).double().cpu().numpy()
+        self._scaler = model.scaler_
+        x = self._scaler.turn(model.posterior_.x.double().cpu().numpy(), back=True)
+        self._low, self._high, spread = x.min(0), x.max(0), x.std(0)
         self._reach = FAR * np.where(spread > 0, spread, 1.0)  # a constant column has units of its own
         self._prior = self._scaler.y_mean
         self._first = ""
@@ -84,12 +106,15 @@ class FarInputs:
 
     def look(self, X: pd.DataFrame, path: Path, first_row: int) -> None:
         """Looks at the rows in X, of which the first is number ``first_row`` of its table, counted from 1."""
-        z = self._scaler.x(X.to_numpy())
+        numbers = X.to_numpy(np.float64)
+        check_cells(self._scaler.columns, numbers, path, first_row)  # before a prediction counts rows by chunks
+        z = self._scaler.turn(self._scaler.x(numbers), back=True)
         far = (z < self._low - self._reach) | (z > self._high + self._reach)
         if not far.any():
             return
         if not self._rows:
             row, column = divmod(int(far.argmax()), far.shape[1])
+            column = self._scaler.columns.sources[column]
             cell = f"{X.iloc[row, column]:g} in row {first_row + row}"
             self._first = f"column {X.columns[column]!r} of {path} is {cell}"
         self._rows += int(far.any(1).sum())

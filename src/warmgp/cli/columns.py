@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from warmgp.cli.tables import CHUNK_ROWS, Table, TableError, quoted
+from warmgp.data.input_map import InputMap
 
 MOST_CATEGORIES = 200
 """The most values of a column that --one-hot encodes."""
@@ -78,6 +79,38 @@ def training_table(
                 )
         made |= indicators(frame[name], known, table.path)
     return pd.DataFrame(made), y
+
+
+# -- places -----------------------------------------------------------------------------------------------------------
+def places(given: Sequence[str]) -> dict[tuple[str, ...], str] | None:
+    """Returns what --geographic says of columns, as GPRegressor takes it; None where it is not given."""
+    pairs = [tuple(part.strip() for part in text.split(",")) for text in given]
+    for text, pair in zip(given, pairs, strict=True):
+        if len(pair) != 2 or not all(pair):
+            raise UsageError(f"--geographic takes two columns, latitude,longitude, got {text!r}")
+    return dict.fromkeys(pairs, "geographic") or None
+
+
+def check_places(
+    table: Table, target: str, columns: Mapping[tuple[str, ...], str] | None, others: Sequence[str]
+) -> None:
+    """Refuses places made of columns that the table lacks, of the target, and of what ``others`` drop or encode."""
+    for pair in columns or ():
+        for name in pair:
+            check_column(table, name, "--geographic")
+            if name == target:
+                raise UsageError(f"--geographic {','.join(pair)}: {name!r} is the target")
+            if name in others:
+                raise UsageError(f"--geographic {','.join(pair)}: {name!r} is in --drop or --one-hot, too: choose one")
+
+
+def check_cells(columns: InputMap, X: FloatArray, path: Path, first_row: int = 1) -> None:
+    """Raises for a cell of X that has no meaning in its column, by its row in the table at ``path``."""
+    bad = columns.bad_cell(X)
+    if bad is not None:
+        more = f" and {bad.rows - 1} more" if bad.rows > 1 else ""
+        where = f"column {columns.names[bad.column]!r} of {path}, row {first_row + bad.row}{more}"
+        raise TableError(f"{where}, {bad.problem}")
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from rich.table import Table as Grid
 import warmgp
 from warmgp.cli import demo as demonstration
 from warmgp.cli import options as opt
-from warmgp.cli.answers import FarInputs, answer, feature_names
-from warmgp.cli.columns import UsageError, feature_chunks, one_target, resolve
+from warmgp.cli.answers import FarInputs, answer, feature_names, length_scales
+from warmgp.cli.columns import UsageError, feature_chunks, one_target, places, resolve
 from warmgp.cli.fitting import check_apart, check_paths, check_settings, fit_table, number, seconds
 from warmgp.cli.held_out import metrics
 from warmgp.cli.tables import TableWriter, open_table
@@ -68,9 +68,11 @@ def fit(
     out: opt.OutModel = None,
     drop: opt.Drop = None,
     one_hot: opt.OneHot = None,
+    geographic: opt.Geographic = None,
     test_fraction: opt.TestFraction = None,
     kernel: opt.KernelName = "matern32",
     ard: opt.Ard = True,
+    anisotropy: opt.AnisotropyName = None,
     solver: opt.SolverName = "auto",
     gradient: opt.GradientName = "auto",
     n_probes: opt.Probes = 64,
@@ -100,6 +102,8 @@ def fit(
     model = GPRegressor(
         kernel,
         ard=ard,
+        columns=places(geographic or []),
+        anisotropy=anisotropy,
         solver=solver,
         gradient=gradient,
         n_probes=n_probes,
@@ -118,9 +122,7 @@ def fit(
         verbose=not quiet,
         random_state=seed,
     )
-    check_settings(model)
-    if test_fraction is not None and not 0 < test_fraction < 1:
-        raise UsageError(f"--test-fraction must be between 0 and 1, got {test_fraction:g}")
+    check_settings(model, test_fraction)
     check_paths(data, out, checkpoint, resume)
     where = None if dry_run else out
     fit_table(model, data, target, where, drop=drop or [], one_hot=one_hot or [], test_fraction=test_fraction)
@@ -210,7 +212,7 @@ def info(model: opt.Model) -> None:
     x = fitted.posterior_.x
     rows: dict[str, str] = {
         "kernel": fitted.posterior_.kernel.name,
-        "rows, columns": f"{x.shape[0]:,}, {x.shape[1]}",
+        "rows, columns": f"{x.shape[0]:,}, {fitted.n_features_in_}",
         "noise": f"{float(theta.noise_scale):.6g} ({float(theta.noise_scale) * scaler.y_scale:.6g} in units of y)",
         "signal": f"{float(theta.signal_scale):.6g} ({float(theta.signal_scale) * scaler.y_scale:.6g} in units of y)",
         "plan": str(fitted.plan_),
@@ -227,13 +229,12 @@ def info(model: opt.Model) -> None:
         rows["last residuals"] = f"{history[-1].residual_mean:.3g} (mean), {history[-1].residual_probes:.3g} (probes)"
     if fitted.log_marginal_likelihood_value_ is not None:
         rows["log marginal likelihood"] = f"{fitted.log_marginal_likelihood_value_:.6g} (standardised units)"
+    if fitted.anisotropy_ is not None:
+        rows["anisotropy"] = str(fitted.anisotropy_)
     show(str(model), rows)
-    lengths = theta.length_scales.expand(x.shape[1]).tolist()
     grid = Grid("column", "length scale", "in its units", title="length scales", title_justify="left")
-    constant = (x == x[0]).all(0).tolist()
-    for name, length, unit, same in zip(feature_names(fitted), lengths, scaler.x_scale, constant, strict=True):
-        told = ("constant", "–") if same else (f"{length:.6g}", f"{length * float(unit):.6g}")
-        grid.add_row(*cells(name, *told))
+    for row in length_scales(fitted):
+        grid.add_row(*cells(*row))
     console().print(grid)
 
 

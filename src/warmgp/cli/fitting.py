@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from warmgp.cli.answers import answer
-from warmgp.cli.columns import UsageError, one_target, training_table
+from warmgp.cli.columns import UsageError, check_cells, check_places, one_target, training_table
 from warmgp.cli.held_out import metrics, split
 from warmgp.cli.tables import open_table
 from warmgp.cli.terminal import show, tell
+from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import check_varies
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.regressor import GPRegressor
@@ -47,8 +50,10 @@ def seconds(option: str, text: str | None) -> float | None:
     return value
 
 
-def check_settings(model: GPRegressor) -> None:
+def check_settings(model: GPRegressor, test_fraction: float | None = None) -> None:
     """Refuses wrong options by their names, before a table is read."""
+    if test_fraction is not None and not 0 < test_fraction < 1:
+        raise UsageError(f"--test-fraction must be between 0 and 1, got {test_fraction:g}")
     seed = model.random_state
     if not 0 <= seed < 2**32:
         raise UsageError(f"--seed must be between 0 and 2**32 - 1, got {seed}")
@@ -101,7 +106,10 @@ def fit_table(
     """
     table = open_table(data)
     name = one_target(table, target)
+    check_places(table, name, model.columns, [*drop, *one_hot])
     X, y = training_table(table, name, drop, one_hot)
+    if model.columns:
+        check_cells(InputMap.of(model.columns, list(X.columns)), X.to_numpy(np.float64), data)
     train, test = split(len(y), test_fraction, model.random_state)
     check_varies(y[train], f"the target {name!r} of {data}", "check --target")
     size = f"{len(train):,} rows of {X.shape[1]} columns"

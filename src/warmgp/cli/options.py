@@ -18,9 +18,13 @@ Target = Annotated[list[str], typer.Option(metavar="COL", help="column to predic
 OutModel = Annotated[Path | None, typer.Option(help="model file to write")]
 Drop = Annotated[list[str] | None, typer.Option(metavar="COL", help="column to leave out (repeatable)")]
 OneHot = Annotated[list[str] | None, typer.Option(metavar="COL", help="text column to encode (repeatable)")]
+Geographic = Annotated[
+    list[str] | None, typer.Option(metavar="LAT,LON", help="two columns in degrees: a place (repeatable)")
+]
 TestFraction = Annotated[float | None, typer.Option(help="share of rows to hold out and score on")]
 KernelName = Annotated[str, typer.Option(help="rbf, matern12, matern32 or matern52")]
 Ard = Annotated[bool, typer.Option(help="one length scale per column, or one for all")]
+AnisotropyName = Annotated[str | None, typer.Option(help="rotated: find the direction of the longest range")]
 SolverName = Annotated[str, typer.Option(help="auto, cholesky, cg, ap, sgd or rap")]
 GradientName = Annotated[str, typer.Option(help="auto, exact, standard or pathwise")]
 Probes = Annotated[int, typer.Option(help="probes, also the posterior functions behind std")]

@@ -62,6 +62,13 @@ def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1,
     return np.asarray(inputs)
 
 
+def column_names(X: Any, count: int) -> tuple[str | int, ...]:
+    """Returns what a user knows the columns of X by: their names where it is a table, their numbers otherwise."""
+    if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
+        return tuple(range(count))
+    return tuple(name if isinstance(name, str) or type(name) is int else str(name) for name in X.columns)
+
+
 def all_finite(predicted: FloatArray) -> FloatArray:
     """Returns the predictions, (m, …); raises where one is not a finite number."""
     bad = ~np.isfinite(predicted)

@@ -7,10 +7,10 @@ tight groups far apart (a second of recording every year): all that a group has 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
+
+from warmgp.data.input_map import InputMap
 
 FloatArray = NDArray[np.float64]
 
@@ -57,13 +57,16 @@ def _tight_width(values: FloatArray) -> float:
     return float(np.median(span[tight])) if size[tight].sum() >= max(1, SHARE * len(values)) else 0.0
 
 
-def too_fine(X: Any, x: FloatArray) -> str:
-    """Says which column has points that float32 does not tell apart, the first of them; "" where there is none.
+def too_fine(columns: InputMap, x: FloatArray) -> str:
+    """Says what has points that float32 does not tell apart, the first such column; "" where there is none.
 
-    ``X`` has the names that its user knows; x, (n, d), are its numbers, centred.
+    Inputs x, (n, d), are centred, and what ``columns`` make. Points of several inputs are told apart by any of them.
     """
-    for j, width in unresolved_columns(x).items():
-        names = X.columns if hasattr(X, "dtypes") and hasattr(X, "columns") else range(x.shape[1])
-        name, share = names[j], width / float(x[:, j].std())
-        return f"column {name!r} has groups of points {share:.1g} of its std wide, which float32 does not tell apart"
+    found = unresolved_columns(x)
+    for name, inputs, kind in columns.groups:
+        if not all(j in found for j in inputs):
+            continue
+        known = columns.names[columns.sources[inputs[0]]] if kind is None else name
+        share = max(found[j] / float(x[:, j].std()) for j in inputs)
+        return f"column {known!r} has groups of points {share:.1g} of its std wide, which float32 does not tell apart"
     return ""

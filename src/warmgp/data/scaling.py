@@ -14,17 +14,22 @@ All arithmetic is float64 whatever comes in: subtracting a large mean in float32
 signal (a year column, a Unix time stamp). Cast to the working precision afterwards. The difference of two float64
 numbers of the same size is exact, so an offset costs nothing as long as the numbers that come in hold the digits; what
 float64 cannot hold of large integers (nanoseconds since 1970) is added after the subtraction, as ``rest``.
+
+Columns that are more than plain numbers become inputs first (:mod:`warmgp.data.input_map`), and inputs that are one
+thing get one scale. Two standardised inputs may be turned by an angle at the end: then length scales are ranges along
+other directions than the axes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from warmgp.checks import warn_user
 from warmgp.data.arrays import check_finite
+from warmgp.data.input_map import InputMap
 
 __all__ = ["Standardizer", "check_varies", "warn_of_units"]
 
@@ -38,25 +43,35 @@ ROUNDING = 4.0
 FEW = 1000.0
 """The spacings of float64 numbers below which a standard deviation has lost digits that may matter."""
 
+PLAIN = InputMap(())
+"""Stands for columns that are inputs as they are, as many as there are."""
+
 
 @dataclass(frozen=True, eq=False)
 class Standardizer:
-    """Holds the affine maps between the user's units and standardised units.
+    """Holds the maps between the user's units and standardised units: affine ones, for inputs after an InputMap.
 
     Standard deviations use ``ddof = 0``, as in the paper's tables.
 
     Parameters
     ----------
     x_mean, x_scale : ndarray of shape (d,)
-        What is subtracted from each input column and what it is then divided by; float64, scales positive.
+        What is subtracted from each input and what it is then divided by; float64, scales positive.
     y_mean, y_scale : float
         The same for the target.
+    columns : InputMap, optional
+        From the user's columns to the inputs; by default they are the same.
+    angle : float
+        Degrees by which two standardised inputs are turned: the first is then the distance along the direction at this
+        angle from the first axis, towards the second. 0 for none.
     """
 
     x_mean: FloatArray
     x_scale: FloatArray
     y_mean: float
     y_scale: float
+    columns: InputMap = PLAIN
+    angle: float = 0.0
 
     def __post_init__(self) -> None:
         """Brings the fields to float64 and refuses what could not be undone (a scale of zero, a shape mismatch)."""
@@ -71,13 +86,24 @@ class Standardizer:
             )
         if not (np.all(self.x_scale > 0) and self.y_scale > 0):
             raise ValueError("x_scale and y_scale must be positive; a constant column takes scale 1, not 0")
+        if self.columns is PLAIN:
+            object.__setattr__(self, "columns", InputMap.plain(self.x_mean.shape[0]))
+        if len(self.columns.sources) != self.x_mean.shape[0]:
+            raise ValueError(
+                f"columns make {len(self.columns.sources)} inputs, but x_mean has {self.x_mean.shape[0]} entries"
+            )
+        if self.angle and self.x_mean.shape[0] != 2:
+            raise ValueError(f"two inputs can be turned by an angle, got {self.x_mean.shape[0]}")
 
     @classmethod
-    def fit(cls, X: ArrayLike, y: ArrayLike, rest: FloatArray | None = None) -> Standardizer:
+    def fit(
+        cls, X: ArrayLike, y: ArrayLike, rest: FloatArray | None = None, columns: InputMap | None = None
+    ) -> Standardizer:
         """Makes the maps from the means and standard deviations of training rows.
 
-        A constant input column gets scale 1, or a larger one beside which rounding comes to nothing: it carries no
-        information, and dividing by zero, or by what rounding left of zero, would turn it into noise that does.
+        A constant input gets scale 1, or a larger one beside which rounding comes to nothing: it carries no
+        information, and dividing by zero, or by what rounding left of zero, would turn it into noise that does. Inputs
+        that are one thing get one scale, so that a sphere stays a sphere.
 
         Parameters
         ----------
@@ -87,6 +113,8 @@ class Standardizer:
             Training targets.
         rest : ndarray of shape (n, d), optional
             What float64 cannot hold of the inputs: they are X + rest.
+        columns : InputMap, optional
+            What the columns of X are; plain numbers by default.
 
         Returns
         -------
@@ -116,29 +144,32 @@ class Standardizer:
         check_finite("y", y)
         check_varies(y)
 
+        columns = InputMap.plain(X.shape[1]) if columns is None else columns
+        X, rest = columns.inputs(X), columns.rest(rest)
         with np.errstate(over="ignore", invalid="ignore"):
             moved = X - X[0] if rest is None else (X - X[0]) + rest  # exact where an offset is large
-            x_mean, x_scale = X[0] + moved.mean(axis=0), moved.std(axis=0)
+            x_mean, x_scale = X[0] + moved.mean(axis=0), columns.shared(moved.std(axis=0))
             y_mean, y_scale = float(y[0] + (y - y[0]).mean()), float((y - y[0]).std())
-        large = [f"column {j} of X" for j in np.flatnonzero(~np.isfinite(x_scale))]
+        large = [f"column {columns.sources[j]} of X" for j in np.flatnonzero(~np.isfinite(x_scale))]
         if large or not np.isfinite(y_scale):
             raise ValueError(f"{', '.join(large) or 'y'} has values too large to standardise: divide by a constant")
         largest = np.abs(X).max(axis=0)
         exact = np.zeros(X.shape[1], dtype=bool) if rest is None else (rest != 0).any(axis=0)
-        spacing = np.spacing(np.where(exact, np.abs(moved).max(axis=0), largest))
+        spacing = columns.largest(np.spacing(np.where(exact, np.abs(moved).max(axis=0), largest)))
+        computed = {j for _, inputs, kind in columns.groups if kind is not None for j in inputs}
         for j in np.flatnonzero((x_scale > 0) & (x_scale < FEW * spacing)):
-            if x_scale[j] <= ROUNDING * spacing[j] and len(np.unique(X[:, j])) <= 3:
-                continue  # 0.3 and 0.1 + 0.2: one number, computed in two ways
+            if x_scale[j] <= ROUNDING * spacing[j] and (j in computed or len(np.unique(X[:, j])) <= 3):
+                continue  # 0.3 and 0.1 + 0.2: one number, computed in two ways; a pole, from any longitude
             warn_user(
-                f"column {j} of X varies by {x_scale[j]:.3g} about {x_mean[j]:.10g}, where numbers of float64 are "
-                f"{spacing[j]:.2g} apart: digits are lost. Subtract a constant before it becomes floating point, or "
-                "pass integers"
+                f"column {columns.sources[j]} of X varies by {x_scale[j]:.3g} about {x_mean[j]:.10g}, where numbers of "
+                f"float64 are {spacing[j]:.2g} apart: digits are lost. Subtract a constant before it becomes "
+                "floating point, or pass integers"
             )
             break
         rounded = (x_scale > 0) & (x_scale <= ROUNDING * spacing)
         x_scale[rounded] = np.maximum(1.0, 2.0**30 * spacing[rounded])  # what rounding has left comes to nothing
         x_scale[x_scale == 0] = 1.0
-        return cls(x_mean, x_scale, y_mean, y_scale)
+        return cls(x_mean, x_scale, y_mean, y_scale, columns)
 
     @classmethod
     def identity(cls, d: int) -> Standardizer:
@@ -156,34 +187,48 @@ class Standardizer:
         return cls(np.zeros(d), np.ones(d), 0.0, 1.0)
 
     @classmethod
-    def centring(cls, X: FloatArray) -> Standardizer:
-        """Makes the maps that only move inputs X, (n, d), to mean zero.
+    def centring(cls, X: FloatArray, columns: InputMap | None = None) -> Standardizer:
+        """Makes the maps that only move inputs, by X (n, columns of the user) and what these are, to mean zero.
 
         No distance changes, and float32 keeps the digits of inputs far from zero, such as times in seconds.
         """
-        return cls(X[0] + (X - X[0]).mean(0), np.ones(X.shape[1]), 0.0, 1.0)
+        columns = InputMap.plain(X.shape[1]) if columns is None else columns
+        x = columns.inputs(X)
+        return cls(x[0] + (x - x[0]).mean(0), np.ones(x.shape[1]), 0.0, 1.0, columns)
 
-    def x(self, X: ArrayLike, rest: FloatArray | None = None) -> FloatArray:
+    def turned(self, angle: float) -> Standardizer:
+        """Returns the same maps with the two inputs turned by an angle in degrees, in the place of any before."""
+        return replace(self, angle=float(angle))
+
+    def turn(self, z: FloatArray, back: bool = False) -> FloatArray:
+        """Returns standardised inputs (m, 2) turned by the angle, or back: a copy; the same for any number of inputs
+        where the angle is 0."""
+        if not self.angle:
+            return z
+        phi = np.deg2rad(-self.angle if back else self.angle)
+        c, s = np.cos(phi), np.sin(phi)
+        return np.stack([c * z[:, 0] + s * z[:, 1], c * z[:, 1] - s * z[:, 0]], 1)
+
+    def x(self, X: ArrayLike, rest: FloatArray | None = None, name: str = "X") -> FloatArray:
         """Standardises inputs.
 
         Parameters
         ----------
-        X : array-like of shape (m, d)
+        X : array-like of shape (m, columns of the user)
             Inputs in the user's units.
-        rest : ndarray of shape (m, d), optional
+        rest : ndarray of the same shape, optional
             What float64 cannot hold of them.
+        name : str
+            The name of X in an error.
 
         Returns
         -------
         ndarray of shape (m, d)
             A new float64 array. What is too far from the training rows for a float64 is infinite.
         """
-        X = np.asarray(X, dtype=np.float64)
-        d = self.x_mean.shape[0]
-        if X.ndim != 2 or X.shape[1] != d:
-            raise ValueError(f"X must have shape (m, {d}), as many columns as the training inputs; got {X.shape}")
-        with np.errstate(over="ignore"):
-            return ((X - self.x_mean) if rest is None else (X - self.x_mean) + rest) / self.x_scale
+        X, rest = self.columns.inputs(np.asarray(X, dtype=np.float64), name), self.columns.rest(rest)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.turn(((X - self.x_mean) if rest is None else (X - self.x_mean) + rest) / self.x_scale)
 
     def y(self, y: ArrayLike) -> FloatArray:
         """Standardises targets of any shape.
@@ -250,17 +295,18 @@ def check_varies(y: FloatArray, what: str = "y", remedy: str = "check that the r
     )
 
 
-def warn_of_units(X: FloatArray, y: FloatArray) -> None:
+def warn_of_units(X: FloatArray, y: FloatArray, columns: InputMap | None = None) -> None:
     """Warns where data that are not to be standardised are far from it: training starts at mean 0 and scales of 1."""
     apart = []
     if abs(y.mean()) > FAR * max(y.std(), 1.0):
         apart.append(f"y has mean {y.mean():.3g}")
     if not 1 / FAR <= y.std() <= FAR:
         apart.append(f"y has standard deviation {y.std():.3g}")
-    spread = X.std(0)
+    columns = InputMap.plain(X.shape[1]) if columns is None else columns
+    spread = columns.shared(columns.inputs(X).std(0))
     wide = np.flatnonzero((spread > 0) & ((spread > FAR) | (spread < 1 / FAR)))
     if len(wide):
-        apart.append(f"column {wide[0]} of X has standard deviation {spread[wide[0]]:.3g}")
+        apart.append(f"column {columns.sources[wide[0]]} of X has standard deviation {spread[wide[0]]:.3g}")
     if apart:
         warn_user(
             f"standardize=False, but {' and '.join(apart)}: training starts at mean 0 and scales of 1. Leave "

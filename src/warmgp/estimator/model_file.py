@@ -15,7 +15,7 @@ from torch import Tensor
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.report import Report
-from warmgp.files import plan_json
+from warmgp.files import columns_json, plan_json
 from warmgp.files.format import FileError, fingerprint, read, to_json, write
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.features import FeaturePrior
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 NOT_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "memory_budget", "time_limit")
 """Parameters that the result of a resumed fit does not depend on: they are not part of a fingerprint."""
+LATER = ("columns", "anisotropy")
+"""Parameters that earlier versions did not have, None by default: no part of a fingerprint then, so that checkpoints of
+those versions still go on."""
 NOT_SAVED = ("callbacks", "checkpoint")
 """Parameters that belong to one fit, not to its model: a loaded model that is fitted again writes nowhere."""
 
@@ -74,7 +77,13 @@ CONTENT = record(
         "log_marginal_likelihood": maybe(number(-np.inf, finite=False, nan=True)),
         "feature_names": maybe(list_of(text)),
     },
-    {"stop_reason": text, "solve_error": number(0.0, finite=False, nan=True), "report": of_class(Report)},
+    {
+        "stop_reason": text,
+        "solve_error": number(0.0, finite=False, nan=True),
+        "report": of_class(Report),
+        "columns": columns_json.MAP,
+        "angle": number(),
+    },
 )
 
 
@@ -94,6 +103,8 @@ def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
             value = str(value).removeprefix("torch.")
         elif isinstance(value, os.PathLike):
             value = os.fspath(value)
+        elif name == "columns":
+            value = columns_json.said_to_json(value)
         elif name == "random_state":
             value = int(value) if isinstance(value, int) else None
         elif name == "memory_budget" and value is not None:
@@ -111,6 +122,7 @@ SPECIAL: dict[str, Check] = {
     "dtype": one_of(("auto", *DTYPES)),
     "max_epochs": maybe(either(one_of(("auto",)), number(5e-324, finite=False))),
     "random_state": maybe(whole(0, 2**32 - 1)),
+    "columns": columns_json.SAID,
 }
 """Checks of the parameters whose annotations do not say what a file may hold."""
 
@@ -128,6 +140,7 @@ def settings_from_json(cls: type[GPRegressor], values: Any) -> dict[str, Any]:
         out["solver"] = SOLVERS[solver["name"]](**solver["options"]) if solver["name"] in SOLVERS else "auto"
     if isinstance(gradient, dict):
         out["gradient"] = plan_json.GRADIENTS[gradient["name"]](**gradient["options"])
+    out["columns"] = columns_json.said_from_json(out.get("columns"))
     if isinstance(init, dict):
         expect(len(init["hyperparameters"]) > 2, "settings.init", "noise, signal and lengths", "too few numbers")
         out["init"] = Hyperparameters.from_vector(torch.tensor(init["hyperparameters"], dtype=torch.float64))
@@ -140,7 +153,8 @@ def made_from(model: GPRegressor, data: Mapping[str, np.ndarray], seed: int) -> 
 
     ``seed`` is the number that this fit draws from ``random_state``: of a generator it is all that counts.
     """
-    settings = settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SETTINGS})
+    given = {k: v for k, v in model.get_params().items() if not (k in LATER and v is None)}
+    settings = settings_to_json({k: v for k, v in given.items() if k not in NOT_SETTINGS})
     if isinstance(model.kernel, Kernel):  # with its options, where it has any
         settings["kernel"] = f"{model.kernel!r} {sorted(vars(model.kernel).items())}"
     if model.random_state is not None and settings["random_state"] is None:
@@ -184,6 +198,10 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         "log_marginal_likelihood": model.log_marginal_likelihood_value_,
         "feature_names": None if names is None else list(names),
     }
+    if scaler.columns.parts:
+        content["columns"] = columns_json.map_to_json(scaler.columns)
+    if scaler.angle:
+        content["angle"] = scaler.angle
     write(path, "model", tensors, content)
 
 
@@ -221,8 +239,11 @@ def _restore(
     expect(sizes["1 + s"] == 1 + sizes["s"], "solution", f"of {1 + sizes['s']} columns", sizes["1 + s"])
     for one in content["history"]:
         expect(len(one["length_scales"]) == lengths, "length_scales", f"{lengths} numbers", len(one["length_scales"]))
-    names = content["feature_names"]
-    expect(names is None or len(names) == d, "feature_names", f"{d} names", names and len(names))
+    names, angle = content["feature_names"], content.get("angle", 0.0)
+    columns = columns_json.map_from_json(content.get("columns", {"count": d, "parts": []}), names, d)
+    expect(
+        not angle or (d == lengths == 2 and not columns.parts and angle < 90), "angle", "below 90, of a plane", angle
+    )
     y_mean, y_scale = tensors["y_scaling"].tolist()
     expect(y_scale > 0, "y_scaling", "a positive scale", y_scale)
 
@@ -233,7 +254,8 @@ def _restore(
     model = cls(**settings)
     model.plan_ = plan
     model.report_ = _report(content, sizes["s"]).read_on(place)
-    model.scaler_ = Standardizer(tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale)
+    units = tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale
+    model.scaler_ = Standardizer(*units, columns, angle)
     model.posterior_ = Posterior(
         there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"]
     )
@@ -244,7 +266,7 @@ def _restore(
     model.solve_error_ = content.get("solve_error", float("nan"))
     model.stop_reason_ = content.get("stop_reason", "unknown")
     model.log_marginal_likelihood_value_ = content["log_marginal_likelihood"]
-    model.n_features_in_ = d
+    model.n_features_in_ = len(columns.names)
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
     return model

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from warmgp.checks import check_count, check_noise_floor
+from warmgp.data.input_map import InputMap, check_columns
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.request import Settings
 
@@ -32,6 +33,8 @@ def check_parameters(values: Mapping[str, Any]) -> Settings:
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise ValueError(f"callbacks must be a sequence of callables, got {callbacks!r}")
     check_noise_floor(values["noise_floor"])
+    check_columns(values["columns"])
+    check_anisotropy(values["anisotropy"], values["ard"])
     return Settings(**{name: values[name] for name in PLANNED})
 
 
@@ -45,10 +48,46 @@ def check_seed(seed: Any) -> None:
         ) from error
 
 
-def check_start(init: Any, d: int, ard: bool) -> None:
-    """Raises where initial hyperparameters were given that do not fit d inputs."""
+ANISOTROPIES = ("rotated",)
+"""The ways in which ranges may differ by direction, beside those along the inputs."""
+
+
+def check_anisotropy(value: Any, ard: bool) -> None:
+    """Raises unless ``value`` is None or one of ``ANISOTROPIES`` that goes with ``ard``."""
+    if value is None:
+        return
+    if not isinstance(value, str) or value not in ANISOTROPIES:
+        raise ValueError(f"anisotropy must be None or {' or '.join(map(repr, ANISOTROPIES))}, got {value!r}")
+    if not ard:
+        raise ValueError(f"anisotropy={value!r} learns two length scales and an angle, and ard=False has one for all")
+
+
+def check_flat(anisotropy: str | None, columns: InputMap) -> None:
+    """Raises where ranges are to differ by direction, and the inputs are no plane: two plain columns."""
+    if anisotropy is None or (len(columns.names) == 2 and not columns.parts):
+        return
+    kinds = ", ".join(f"{name} ({kind.name})" if kind else name for name, _, kind in columns.groups)
+    raise ValueError(
+        f"anisotropy={anisotropy!r} turns the plane of two plain inputs, got {len(columns.names)} columns: {kinds}. "
+        f"Leave it out, or turn the inputs yourself"
+    )
+
+
+def check_start(init: Any, columns: InputMap, ard: bool) -> None:
+    """Raises where initial hyperparameters were given that do not fit the inputs."""
     if not isinstance(init, Hyperparameters):
         return
-    init.check_dimension(d)
-    if not ard and init.length_scales.numel() != 1:
-        raise ValueError(f"ard=False needs one length scale in init, got {init.length_scales.numel()}")
+    lengths = init.length_scales
+    if columns.parts and lengths.numel() not in (1, len(columns.sources)):
+        made = ", ".join(f"{len(inputs)} for {name}" for name, inputs, _ in columns.groups)
+        raise ValueError(
+            f"length_scales has {lengths.numel()} entries but columns make {len(columns.sources)} inputs ({made}); "
+            f"give one per input, or a single shared one"
+        )
+    init.check_dimension(len(columns.sources))
+    if not ard and lengths.numel() != 1:
+        raise ValueError(f"ard=False needs one length scale in init, got {lengths.numel()}")
+    for name, inputs, _ in columns.groups:
+        own = lengths.expand(len(columns.sources))[list(inputs)].tolist()
+        if len(set(own)) > 1:
+            raise ValueError(f"init has length scales {own} for {name}, whose inputs share one: give the same for each")

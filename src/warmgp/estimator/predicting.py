@@ -11,8 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from warmgp.checks import check_count
 from warmgp.data.arrays import all_finite, check_inputs, check_targets, integer_rest, like, to_numpy
 from warmgp.data.scaling import Standardizer
+from warmgp.estimator.anisotropy import Anisotropy, anisotropy_of
 from warmgp.estimator.parameters import check_seed
 from warmgp.estimator.samples import new_samples
+from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
 from warmgp.planning.threads import free_threads, limited_threads
 from warmgp.posterior import Posterior
@@ -27,6 +29,12 @@ class Predicting:
     posterior_: Posterior
     scaler_: Standardizer
     plan_: Plan
+    hyperparameters_: Hyperparameters
+
+    @property
+    def anisotropy_(self) -> Anisotropy | None:
+        """The angle and the two ranges where inputs were turned, in units of X; None where they were not."""
+        return anisotropy_of(self.scaler_, self.hyperparameters_)
 
     def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
         """Returns the plan and the parameters as training takes them, for functions that are solved for anew."""

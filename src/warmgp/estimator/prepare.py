@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from warmgp.checks import warn_user
-from warmgp.data.arrays import check_inputs, check_targets, check_validation, integer_rest
+from warmgp.data.arrays import check_inputs, check_targets, check_validation, column_names, integer_rest
 from warmgp.data.float32_resolution import too_fine
+from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import Standardizer, check_varies, warn_of_units
-from warmgp.estimator.parameters import check_start
+from warmgp.estimator.parameters import check_flat, check_start
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import make_operator
@@ -64,6 +65,12 @@ class TrainingData:
         some = np.sort(np.random.default_rng(seed).permutation(len(self.x))[:rows])
         return replace(self, x=self.x[some], y=self.y[some])
 
+    def turned(self, angle: float) -> TrainingData:
+        """Returns the same data with the two standardised inputs turned by an angle in degrees."""
+        scaler = self.scaler.turned(angle)
+        held_out = self.held_out and (scaler.turn(self.held_out[0]), self.held_out[1])
+        return replace(self, scaler=scaler, x=scaler.turn(self.x), held_out=held_out)
+
     def problem(self, plan: Plan, kernel: Kernel, theta: Hyperparameters, dtype: torch.dtype) -> Problem:
         """Makes the problem at θ in that precision, on the plan's device.
 
@@ -88,21 +95,40 @@ def training_data(
     """Checks and standardises what an estimator is to be fitted to; sets names and number of inputs on it."""
     inputs = check_inputs(model, X, reset=True, least=2)
     targets, rest = check_targets(y, len(inputs)), integer_rest(X)
-    check_start(model.init, inputs.shape[1], model.ard)
+    columns = columns_of(model, X, inputs)
+    check_start(model.init, columns, model.ard)
     check_varies(targets)
     if not model.standardize and not isinstance(model.init, Hyperparameters):
-        warn_of_units(inputs, targets)
-    scaler = Standardizer.fit(inputs, targets, rest) if model.standardize else Standardizer.centring(inputs)
+        warn_of_units(inputs, targets, columns)
+    if model.standardize:
+        scaler = Standardizer.fit(inputs, targets, rest, columns)
+    else:
+        scaler = Standardizer.centring(inputs, columns)
     x, given, held_out = scaler.x(inputs, rest), {"X": inputs, "y": targets}, None
     if rest is not None:
         given["last digits of X"] = rest
     if validation is not None:
         given["validation X"], given["validation y"] = check_validation(model, validation)
         held_out = (
-            scaler.x(given["validation X"], integer_rest(validation[0])),
+            scaler.x(given["validation X"], integer_rest(validation[0]), "validation X"),
             scaler.y(given["validation y"]),
         )
-    return TrainingData(scaler, x, scaler.y(targets), held_out, given, too_fine(X, x))
+    return TrainingData(scaler, x, scaler.y(targets), held_out, given, too_fine(columns, x))
+
+
+def columns_of(model: Any, X: ArrayLike, inputs: FloatArray) -> InputMap:
+    """Returns what an estimator's parameters make of the columns of X, whose numbers are ``inputs``."""
+    columns = InputMap.of(model.columns, column_names(X, inputs.shape[1]))
+    check_flat(model.anisotropy, columns)
+    return columns
+
+
+def plan_on(model: Any, settings: Settings, X: ArrayLike) -> Plan:
+    """Returns how an estimator would train on such inputs; nothing is set on it."""
+    inputs = check_inputs(type(model)(), X, reset=True, least=2)
+    columns = columns_of(model, X, inputs)
+    centred = Standardizer.centring(inputs, columns).x(inputs, integer_rest(X))
+    return plan_and_warn(settings, centred.shape, too_fine(columns, centred))
 
 
 def plan_and_warn(settings: Settings, shape: tuple[int, ...], fine: str) -> Plan:

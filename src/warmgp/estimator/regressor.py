@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
@@ -15,14 +16,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from warmgp.checks import warn_user
-from warmgp.data.arrays import check_inputs, integer_rest
-from warmgp.data.float32_resolution import too_fine
-from warmgp.data.scaling import Standardizer
 from warmgp.estimator import model_file
+from warmgp.estimator.anisotropy import turned
 from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.predicting import Predicting
-from warmgp.estimator.prepare import TrainingData, plan_and_warn, training_data
+from warmgp.estimator.prepare import TrainingData, plan_and_warn, plan_on, training_data
 from warmgp.estimator.report import report_of
 from warmgp.estimator.start import announce, begin, options_of, training_bar
 from warmgp.files.keeper import CheckpointKeeper
@@ -52,6 +51,12 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
     kernel : {"matern32", "rbf", "matern12", "matern52"} or Kernel
     ard : bool
         Whether each input column has a length scale of its own, or all share one.
+    columns : dict or None
+        What columns are beyond plain numbers, by names or numbers: ``{("lat", "lon"): "geographic"}`` makes a place on
+        the globe of two columns in degrees, with one length scale for the place, and no edge at the date line.
+    anisotropy : {None, "rotated"}
+        "rotated" finds, for two plain inputs, the direction of the longest range before training; length scales are
+        then along that direction and across. None has them along the inputs.
     solver : {"auto", "cholesky", "cg", "ap", "sgd", "rap"} or Solver
         "auto" goes by the numbers of points and inputs, the memory, the device and its speed.
     gradient : {"auto", "exact", "standard", "pathwise"} or GradientEstimator
@@ -113,7 +118,9 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
     posterior_ : Posterior
         The trained process in standardised units: mean, variance and functions at tensors of inputs.
     scaler_ : Standardizer
-        The maps from the units of X and y to standardised ones, and back.
+        The maps from the columns and units of X and y to standardised ones, and back.
+    anisotropy_ : Anisotropy or None
+        With ``anisotropy="rotated"`` the angle and the two ranges that were found, in units of X.
     n_steps_ : int
         Steps done.
     stop_reason_ : str
@@ -149,6 +156,8 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         kernel: str | Kernel = "matern32",
         *,
         ard: bool = True,
+        columns: Mapping[Any, str] | None = None,
+        anisotropy: str | None = None,
         solver: str | Solver = "auto",
         gradient: str | GradientEstimator = "auto",
         solver_warm_start: bool = True,
@@ -173,6 +182,8 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
     ) -> None:
         self.kernel = kernel
         self.ard = ard
+        self.columns = columns
+        self.anisotropy = anisotropy
         self.solver = solver
         self.gradient = gradient
         self.solver_warm_start = solver_warm_start
@@ -222,10 +233,7 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
 
     def plan(self, X: ArrayLike) -> Plan:
         """Returns how ``fit`` would train on such data, and what it should cost; ``print`` it. Nothing is trained."""
-        settings = check_parameters(self.get_params(deep=False))
-        inputs = check_inputs(type(self)(), X, reset=True, least=2)
-        centred = Standardizer.centring(inputs).x(inputs, integer_rest(X))
-        return plan_and_warn(settings, inputs.shape, too_fine(X, centred))
+        return plan_on(self, check_parameters(self.get_params(deep=False)), X)
 
     def _train(
         self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None, stack: contextlib.ExitStack
@@ -245,7 +253,10 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         stack.enter_context(limited_threads(plan.threads))
         announce(plan, len(data.x), state.step if state else 0)
         until = None if self.time_limit is None else began + self.time_limit
-        options, kernel = self._options(plan, until), get_kernel(self.kernel)
+        kernel, tied = get_kernel(self.kernel), data.scaler.columns.tied if self.ard else ()
+        options = replace(self._options(plan, until), tied=tied)
+        if self.anisotropy is not None:
+            data = turned(data, plan, kernel, options, seed)
         problem = data.problem(plan, kernel, Hyperparameters.ones(data.x.shape[1] if self.ard else 1), plan.dtype)
         if state is None:
             generator.manual_seed(seed)

@@ -128,13 +128,14 @@ def begin(
             if plan.local is not None:
                 theta = local_start(
                     x, y, operator.kernel, state.theta, plan.local, generator=generator,
-                    hold=partial(options.held, kernel=operator.kernel), callbacks=callbacks,
+                    hold=partial(options.held, kernel=operator.kernel), tie=options.summed, callbacks=callbacks,
                 )  # fmt: skip
                 state = initial_state(operator.at(theta), options)
         else:
             theta = subset_heuristic(
                 x, y, operator.kernel, generator=generator, ard=operator.theta.length_scales.numel() == x.shape[1],
-                neighbourhood_size=plan.neighbourhood_size, noise_floor=options.noise_floor, callbacks=callbacks,
+                neighbourhood_size=plan.neighbourhood_size, noise_floor=options.noise_floor, tied=options.tied,
+                callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
     return replace(state, elapsed=time.perf_counter() - began)

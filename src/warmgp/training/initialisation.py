@@ -67,6 +67,7 @@ def subset_heuristic(
     n_steps: int = N_STEPS,
     learning_rate: float = 0.1,
     noise_floor: float = 0.0,
+    tied: tuple[int, ...] = (),
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
     """Returns the average of the hyperparameters trained exactly on neighbourhoods of random points.
@@ -87,6 +88,8 @@ def subset_heuristic(
         One length scale per input, or one shared.
     neighbourhood_size : int
         Points of a neighbourhood, at most n. Cost grows with their cube.
+    tied : tuple of int
+        The group of each length scale, as in :class:`TrainingOptions`.
     callbacks : sequence of Callback
         Called after every step of every neighbourhood.
     """
@@ -98,7 +101,7 @@ def subset_heuristic(
     size = min(neighbourhood_size, n)
     centroids = torch.randperm(n, generator=generator)[: min(n_centroids, n)].tolist()
     options = TrainingOptions(
-        Cholesky(), Exact(), n_steps=n_steps, learning_rate=learning_rate, noise_floor=noise_floor
+        Cholesky(), Exact(), n_steps=n_steps, learning_rate=learning_rate, noise_floor=noise_floor, tied=tied
     )
     found = []
     for centroid in centroids:

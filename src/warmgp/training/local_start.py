@@ -69,18 +69,19 @@ def local_start(
     *,
     generator: torch.Generator,
     hold: Callable[[Tensor], Tensor] = lambda nu: nu,
+    tie: Callable[[Tensor], Tensor] = lambda slope: slope,
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
     """Returns the hyperparameters that the likelihood of points given near ones leads to from θ.
 
-    ``hold`` keeps ν within its limits. It is a start: where numbers fail on the way, those of the last good step count,
-    and where random groups are clearly less likely then than by θ, θ itself is returned. Either leaves a line in the
-    log.
+    ``hold`` keeps ν within its limits, ``tie`` makes of a slope by ν what Adam is given. It is a start: where numbers
+    fail on the way, those of the last good step count, and where random groups are clearly less likely then than by θ,
+    θ itself is returned. Either leaves a line in the log.
     """
     z = (x - x.mean(0)).float()  # for distances: near ones may change places
     theta = Hyperparameters.from_unconstrained(hold(theta.unconstrained))
     checked = torch.randint(x.shape[0], (CHECKED,), generator=generator).to(x.device)
-    found = _trained(x, y, z, kernel, theta, how, generator=generator, hold=hold, callbacks=callbacks)
+    found = _trained(x, y, z, kernel, theta, how, generator=generator, hold=hold, tie=tie, callbacks=callbacks)
     groups, last = groups_around(z, theta, checked, how.size)  # the same for both
     before, after = (_densities(x, y, groups, kernel, of, last) for of in (theta, found))
     gain = after - before
@@ -114,6 +115,7 @@ def _trained(
     *,
     generator: torch.Generator,
     hold: Callable[[Tensor], Tensor],
+    tie: Callable[[Tensor], Tensor],
     callbacks: Sequence[Callback],
 ) -> Hyperparameters:
     """Returns what the steps of :func:`local_start` lead to, or the last θ whose conditionals were numbers."""
@@ -135,7 +137,7 @@ def _trained(
         last = state.theta
         slope = state.theta.chain_rule(gradient) / (how.groups * last_points)
         rate = how.learning_rate * _rest(step, how.n_steps)
-        nu, adam = state.adam.ascend(state.nu, slope, rate * state.theta.vector.clamp_min(1.0))
+        nu, adam = state.adam.ascend(state.nu, tie(slope), rate * state.theta.vector.clamp_min(1.0))
         nu = hold(nu)
         record = record_without_solve(
             state.theta, step, float(densities.mean()) * n / last_points, time.perf_counter() - began

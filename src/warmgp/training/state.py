@@ -68,6 +68,8 @@ class TrainingOptions:
     refine : bool
         Whether any solver goes on in the last solve, where there is no budget, until what is left is small beside the
         noise; otherwise only one that gets there cheaply does. The paper's last solve is like every other.
+    tied : tuple of int
+        The group of each length scale: those of one group are equal, and move together. Empty where each moves alone.
     until : float or None
         The moment, by ``time.perf_counter()``, at which training should be over; None for no such moment.
     """
@@ -89,6 +91,7 @@ class TrainingOptions:
     until: float | None = None
     first_epochs: float | None = None
     last_epochs: float | None = None
+    tied: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_count("n_steps", self.n_steps, least=0)
@@ -101,8 +104,23 @@ class TrainingOptions:
                 f'gradient="{self.gradient.name}" needs solver="cholesky", got solver={self.solver.name!r}'
             )
 
+    def summed(self, slope: Tensor) -> Tensor:
+        """Returns a slope ∂L/∂ν as Adam is to be given it: tied length scales all have the sum of their slopes.
+
+        The sum is the slope by what they share. Adam's steps do not depend on the scale of a slope, and equal slopes
+        from equal moments move equal numbers by the same bits.
+        """
+        if not self.tied:
+            return slope
+        group = torch.tensor(self.tied)
+        sums = torch.zeros(max(self.tied) + 1, dtype=slope.dtype).index_add_(0, group, slope[2:])
+        return torch.cat([slope[:2], sums[group]])
+
     def held(self, nu: Tensor, kernel: Kernel) -> Tensor:
-        """Returns ν within the limits: the noise floor, and the ratio of signal and noise."""
+        """Returns ν within the limits: the noise floor, the ratio of signal and noise, and ties as the first of each
+        group has it."""
+        if self.tied:
+            nu = torch.cat([nu[:2], nu[2:][[self.tied.index(group) for group in self.tied]]])
         if self.noise_floor:
             nu = nu.clone()
             nu[0] = torch.maximum(nu[0], inverse_softplus(torch.tensor(self.noise_floor, dtype=torch.float64)))

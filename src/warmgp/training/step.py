@@ -96,7 +96,7 @@ def _move(
 ) -> tuple[Tensor, Adam]:
     """Returns the next ν and Adam's moments."""
     stretch = operator.theta.vector.clamp_min(1.0) if options.relative_steps else 1.0
-    nu, adam = state.adam.ascend(state.nu, slope, options.learning_rate * stretch)
+    nu, adam = state.adam.ascend(state.nu, options.summed(slope), options.learning_rate * stretch)
     return options.held(nu, operator.kernel), adam
 
 
