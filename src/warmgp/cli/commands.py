@@ -70,7 +70,7 @@ def fit(
     one_hot: opt.OneHot = None,
     geographic: opt.Geographic = None,
     test_fraction: opt.TestFraction = None,
-    kernel: opt.KernelName = "matern32",
+    kernel: opt.KernelName = "auto",
     ard: opt.Ard = True,
     anisotropy: opt.AnisotropyName = None,
     solver: opt.SolverName = "auto",

@@ -22,7 +22,7 @@ Geographic = Annotated[
     list[str] | None, typer.Option(metavar="LAT,LON", help="two columns in degrees: a place (repeatable)")
 ]
 TestFraction = Annotated[float | None, typer.Option(help="share of rows to hold out and score on")]
-KernelName = Annotated[str, typer.Option(help="rbf, matern12, matern32 or matern52")]
+KernelName = Annotated[str, typer.Option(help="auto, matern12, matern32, matern52 or rbf")]
 Ard = Annotated[bool, typer.Option(help="one length scale per column, or one for all")]
 AnisotropyName = Annotated[str | None, typer.Option(help="rotated: find the direction of the longest range")]
 SolverName = Annotated[str, typer.Option(help="auto, cholesky, cg, ap, sgd or rap")]

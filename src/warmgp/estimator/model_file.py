@@ -114,7 +114,7 @@ def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 SPECIAL: dict[str, Check] = {
-    "kernel": one_of(KERNELS),
+    "kernel": one_of(("auto", *KERNELS)),
     "solver": either(one_of(("auto", *SOLVERS)), plan_json.solver),
     "gradient": either(one_of(("auto", *plan_json.GRADIENTS)), plan_json.gradient),
     "init": either(one_of(STARTS), record({"hyperparameters": list_of(number(5e-324))})),

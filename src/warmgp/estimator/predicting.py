@@ -15,6 +15,7 @@ from warmgp.estimator.anisotropy import Anisotropy, anisotropy_of
 from warmgp.estimator.parameters import check_seed
 from warmgp.estimator.samples import new_samples
 from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
 from warmgp.planning.plan import Plan
 from warmgp.planning.threads import free_threads, limited_threads
 from warmgp.posterior import Posterior
@@ -30,6 +31,11 @@ class Predicting:
     scaler_: Standardizer
     plan_: Plan
     hyperparameters_: Hyperparameters
+
+    @property
+    def kernel_(self) -> Kernel:
+        """The kernel of the model: the one that was given, or that the data have chosen."""
+        return self.posterior_.kernel
 
     @property
     def anisotropy_(self) -> Anisotropy | None:

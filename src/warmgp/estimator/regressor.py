@@ -23,12 +23,13 @@ from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.predicting import Predicting
 from warmgp.estimator.prepare import TrainingData, plan_and_warn, plan_on, training_data
 from warmgp.estimator.report import report_of
+from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
 from warmgp.estimator.start import announce, begin, options_of, training_bar
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
-from warmgp.kernels import Kernel, get_kernel
+from warmgp.kernels import Kernel
 from warmgp.planning.devices import device_or_cpu
 from warmgp.planning.plan import Plan
 from warmgp.planning.planner import plan_read_on
@@ -48,7 +49,9 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : {"matern32", "rbf", "matern12", "matern52"} or Kernel
+    kernel : {"auto", "matern12", "matern32", "matern52", "rbf"} or Kernel
+        How smooth the function is. "auto" takes the one under which near points are most likely, and Matérn-3/2 where
+        none is clearly better, or ``init`` gives hyperparameters.
     ard : bool
         Whether each input column has a length scale of its own, or all share one.
     columns : dict or None
@@ -75,10 +78,11 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         The most steps of Adam, and their size. Numbers are taken literally, as in the paper. "auto" takes at most 200
         steps (30 after a start on a sample, none where they are dear) and stops when the likelihood has settled;
         their size is 0.1 (0.03 from 50,000 points without such a start), and relative for hyperparameters above 1.
-    init : {"auto", "ones", "sample", "subset"} or Hyperparameters
-        Where training starts, in standardised units. "sample" trains on a random fifth of the points first (2,000 to
-        10,000 of them, 5,000 on a CPU); with projections "auto" takes 1,000, and then groups of near points;
-        "subset" averages exact fits of neighbourhoods.
+    init : {"auto", "ones", "sample", "near", "subset"} or Hyperparameters
+        Where training starts, in standardised units. "near" climbs the likelihood of points given near ones, and is for
+        few inputs ("auto" takes it for up to three, above 2,500 points, with no step after it). "sample" trains on a
+        random fifth of the points first (2,000 to 10,000 of them, 5,000 on a CPU); with projections "auto" takes 1,000,
+        and then groups of near points; "subset" averages exact fits of neighbourhoods.
     noise_floor : float
         The least noise scale, in standardised units.
     standardize : bool
@@ -153,7 +157,7 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        kernel: str | Kernel = "matern32",
+        kernel: str | Kernel = "auto",
         *,
         ard: bool = True,
         columns: Mapping[Any, str] | None = None,
@@ -249,19 +253,24 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
             mark = model_file.made_from(self, data.as_given, seed)
             keeper = stack.enter_context(CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator))
             state, plan = keeper.resume(plan, data.x.shape)
+        tied, chosen = data.scaler.columns.tied if self.ard else (), None
+        lengths = data.x.shape[1] if self.ard else 1
+        if state is None and is_chosen(settings):
+            plan, chosen = with_kernel(
+                plan, settings, data, lengths=lengths, tied=tied, floor=self.noise_floor, seed=seed
+            )
         data = data.drawn(plan.rows, seed)
         stack.enter_context(limited_threads(plan.threads))
         announce(plan, len(data.x), state.step if state else 0)
         until = None if self.time_limit is None else began + self.time_limit
-        kernel, tied = get_kernel(self.kernel), data.scaler.columns.tied if self.ard else ()
-        options = replace(self._options(plan, until), tied=tied)
+        kernel, options = kernel_of(plan, settings), replace(self._options(plan, until), tied=tied)
         if self.anisotropy is not None:
             data = turned(data, plan, kernel, options, seed)
-        problem = data.problem(plan, kernel, Hyperparameters.ones(data.x.shape[1] if self.ard else 1), plan.dtype)
+        problem = data.problem(plan, kernel, Hyperparameters.ones(lengths), plan.dtype)
         if state is None:
             generator.manual_seed(seed)
             given = self.init if isinstance(self.init, Hyperparameters) else None
-            state = begin(plan, options, problem, given, generator=generator, verbose=self.verbose)
+            state = begin(plan, options, problem, given, generator=generator, verbose=self.verbose, chosen=chosen)
         elif state.solution is not None and state.solution.dtype != plan.dtype:  # it was promoted before
             problem = data.problem(plan, kernel, state.theta, state.solution.dtype)
         callbacks = list(self.callbacks)

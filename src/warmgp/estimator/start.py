@@ -16,7 +16,9 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan, duration
 from warmgp.training.bars import StartBar, TrainingBar
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
+from warmgp.training.kernel_choice import rough_start
 from warmgp.training.local_start import local_start
+from warmgp.training.near_likelihood import near_start
 from warmgp.training.problem import Problem
 from warmgp.training.state import Callback, TrainingOptions, TrainingState
 from warmgp.training.step import initial_state
@@ -90,11 +92,12 @@ def begin(
     *,
     generator: torch.Generator,
     verbose: bool = False,
+    chosen: Hyperparameters | None = None,
 ) -> TrainingState:
     """Returns the state before the first step; its ``elapsed`` has the seconds of a start on part of the data.
 
     The problem's own θ is where a start from ones, or on a sample, begins; it also says how many length scales there
-    are. ``given`` replaces it.
+    are. ``given`` replaces it. ``chosen`` is where the choice of a kernel ended, if there was one.
     """
     operator = problem.operator
     if given is not None:
@@ -104,14 +107,23 @@ def begin(
     if plan.init == "ones":
         return initial_state(operator, options)
     x, y = problem.x_exact, problem.y_exact
-    began, count = time.perf_counter(), 1 if plan.init == "sample" else min(N_CENTROIDS, operator.n)
+    began = time.perf_counter()
+    count = {"sample": 1, "near": 0}.get(plan.init, min(N_CENTROIDS, operator.n))
     with contextlib.ExitStack() as stack:
         more = plan.local.n_steps if plan.local else 0
+        more += plan.near.rough_evaluations + plan.near.evaluations if plan.near else 0
         title = _title("initialising", expected_time(plan))
         callbacks: list[Callback] = [stack.enter_context(StartBar(count, N_STEPS, more, title))] if verbose else []
         if options.until is not None:
             callbacks.append(_until(began + START_SHARE * (options.until - began)))
-        if plan.init == "sample":
+        if plan.near is not None:
+            theta = near_start(
+                x, y, operator.kernel, chosen or rough_start(x.shape[1], operator.theta.length_scales.numel(), True),
+                plan.near, rough=chosen is None, generator=generator, floor=options.noise_floor, tied=options.tied,
+                callbacks=callbacks,
+            )  # fmt: skip
+            state = initial_state(operator.at(theta), options)
+        elif plan.init == "sample":
             assert plan.start_solver is not None
             exact = plan.start_solver.leaves_factor
             pathwise = Pathwise(plan.gradient.n_probes or options.n_samples, plan.n_features)

@@ -13,6 +13,7 @@ import torch
 
 from warmgp.files.format import to_json
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
+from warmgp.kernels import KERNELS
 from warmgp.operators import OPERATORS, TRITON_OPERATORS
 from warmgp.planning.plan import INITS, Plan
 from warmgp.planning.planner import plan_read_on
@@ -33,6 +34,7 @@ from warmgp.schema import (
 )
 from warmgp.solvers import SOLVERS, Solver, StoppingRule
 from warmgp.training.local_start import LocalStart
+from warmgp.training.near_likelihood import NearStart
 from warmgp.training.state import StepRecord
 
 GRADIENTS: dict[str, type[GradientEstimator]] = {"exact": Exact, "standard": Standard, "pathwise": Pathwise}
@@ -99,6 +101,8 @@ _plan = of_class(
     n_features=whole(2, 2**31),
     start_solver=maybe(solver),
     local=maybe(of_class(LocalStart, learning_rate=number(5e-324))),
+    near=maybe(of_class(NearStart)),
+    kernel=one_of(("", *KERNELS)),
     first_epochs=UNLIMITED["max_epochs"],
     last_epochs=UNLIMITED["max_epochs"],
     signal_ratio=number(finite=False),
@@ -145,6 +149,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "solver": options_to_json(plan.solver),
         "start_solver": None if plan.start_solver is None else options_to_json(plan.start_solver),
         "local": None if plan.local is None else dataclasses.asdict(plan.local),
+        "near": None if plan.near is None else dataclasses.asdict(plan.near),
         "gradient": options_to_json(plan.gradient),
         "rule": dataclasses.asdict(plan.rule),
         "why": list(plan.why),
@@ -157,7 +162,7 @@ def plan_from_json(
     """Returns the plan of a file. ``solver`` stands in for one that is not ours; ``device`` is that of the reader."""
     values = _as_now(values)
     _plan(values, "plan")
-    saved, start = values["solver"], values.get("start_solver")
+    saved, start, near = values["solver"], values.get("start_solver"), values.get("near")
     if saved["name"] in SOLVERS:
         solver = SOLVERS[saved["name"]](**saved["options"])
     elif solver is None or solver.saved_name != saved["name"]:
@@ -174,6 +179,7 @@ def plan_from_json(
             "solver": solver,
             "start_solver": SOLVERS[start["name"]](**start["options"]) if start and start["name"] in SOLVERS else None,
             "local": LocalStart(**values["local"]) if values.get("local") else None,
+            "near": NearStart(**near) if near else None,
             "gradient": GRADIENTS[values["gradient"]["name"]](**values["gradient"]["options"]),
             "rule": StoppingRule(**values["rule"]),
             "why": tuple(values.get("why", ())),

@@ -23,13 +23,13 @@ KERNELS: dict[str, Kernel] = {
 """The kernels by name: the same names in files and on the command line."""
 
 
-def get_kernel(kernel: str | Kernel) -> Kernel:
-    """Returns the kernel of that name, or ``kernel`` itself where it is one."""
+def get_kernel(kernel: str | Kernel, also: str = "") -> Kernel:
+    """Returns the kernel of that name, or ``kernel`` itself where it is one; ``also`` is what else the error names."""
     if isinstance(kernel, Kernel):
         return kernel
     if not isinstance(kernel, str) or kernel not in KERNELS:
         names = ", ".join(map(repr, KERNELS))
-        raise ValueError(f"kernel must be one of {names} or an object such as warmgp.Matern32(), got {kernel!r}")
+        raise ValueError(f"kernel must be one of {names}{also}, or an object such as warmgp.Matern32(), got {kernel!r}")
     return KERNELS[kernel]
 
 

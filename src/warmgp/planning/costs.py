@@ -23,6 +23,7 @@ from warmgp.planning.request import Request
 from warmgp.planning.threads import limited_threads, worth_now
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
 from warmgp.training.local_start import LocalStart
+from warmgp.training.near_likelihood import NearStart
 
 SIZE = 1500
 """Points that rates are measured with."""
@@ -64,6 +65,9 @@ DOUBLE = {True: 8.0, False: 2.0}
 
 GROUP_WORK = {True: 1.0, False: 2.5}
 """The likelihood of a small group of points and its gradient, beside exact training, by whether it is on a GPU."""
+
+TERM_WORK = 2.5
+"""The likelihood of a point given 30 near ones and its gradient, beside a row of their sparse factor."""
 
 STEPS_PER_SEARCH = 15
 """Steps between two searches for neighbours. Seen: 10 to 30."""
@@ -241,6 +245,14 @@ def local_seconds(rates: Rates, n: int, how: LocalStart, *, on_gpu: bool) -> flo
     g = min(how.size, n)
     group = GROUP_WORK[on_gpu] * (g**3 * rates.exact + g**2 * rates.exact_pass) + n * rates.search
     return how.n_steps * (how.groups * group + rates.call)
+
+
+def near_seconds(rates: Rates, n: int, how: NearStart) -> float:
+    """Estimates the seconds in which the near-neighbour likelihood of a map is climbed."""
+    climbs = (how.terms, how.neighbours, how.evaluations), (
+        how.rough_terms, how.rough_neighbours, how.rough_evaluations
+    )  # fmt: skip
+    return sum(min(n, terms) * times * TERM_WORK * rates.sparse * (m / 30) ** 2 for terms, m, times in climbs)
 
 
 def projections_seconds(

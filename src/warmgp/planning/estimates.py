@@ -20,11 +20,13 @@ from warmgp.planning.costs import (
     factor_cg_seconds,
     local_seconds,
     near_cg_seconds,
+    near_seconds,
     projections_seconds,
     sweep_seconds,
 )
 from warmgp.planning.plan import Plan
-from warmgp.planning.solver_choice import MAP_INPUTS, has_neighbours
+from warmgp.planning.request import MAP_INPUTS
+from warmgp.planning.solver_choice import has_neighbours
 from warmgp.solvers import ConjugateGradients, RecombinedProjections, Solver
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS
 
@@ -36,6 +38,8 @@ def training_seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
         seconds += _steps_seconds(plan, plan.start_solver, plan.sample_size, d, N_STEPS, rates)
     if plan.local is not None:
         seconds += local_seconds(rates, n, plan.local, on_gpu=plan.device.type == "cuda")
+    if plan.near is not None:
+        seconds += near_seconds(rates, n, plan.near)
     if plan.first_epochs is not None and plan.n_steps:
         seconds += FIRST_RAP_EPOCHS * n**2 * rates.recompute
     if isinstance(plan.solver, RecombinedProjections) and plan.promote:  # two residuals of the last solve in float64

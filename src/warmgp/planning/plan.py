@@ -10,8 +10,9 @@ import torch
 from warmgp.gradient import GradientEstimator
 from warmgp.solvers import Solver, StoppingRule
 from warmgp.training.local_start import LocalStart
+from warmgp.training.near_likelihood import NearStart
 
-INITS = ("ones", "sample", "subset", "given")
+INITS = ("ones", "sample", "near", "subset", "given")
 """The ways in which a planned training may start."""
 
 
@@ -34,7 +35,7 @@ class Plan:
     n_steps, learning_rate : int, float
         The most Adam steps that are taken, and their size.
     init : str
-        Where training starts: "ones", "sample", "subset" or "given".
+        Where training starts: "ones", "sample", "near", "subset" or "given".
     neighbourhood_size : int
         The points of each neighbourhood that training starts on, where ``init`` is "subset".
     n_features : int
@@ -55,6 +56,10 @@ class Plan:
         What that sample is solved with.
     local : LocalStart or None
         How groups of near points correct what the sample found, at the density of all points.
+    near : NearStart or None
+        How the near-neighbour likelihood of a map is climbed, where ``init`` is "near".
+    kernel : str
+        The kernel that was chosen by the data; "" where it was given, or is still to be chosen.
     first_epochs, last_epochs : float or None
         The budgets of the first and the last solve on all points in epochs, where they have others than the steps.
     signal_ratio : float
@@ -87,6 +92,8 @@ class Plan:
     sample_size: int = 0
     start_solver: Solver | None = None
     local: LocalStart | None = None
+    near: NearStart | None = None
+    kernel: str = ""
     first_epochs: float | None = None
     last_epochs: float | None = None
     signal_ratio: float = math.inf
@@ -103,6 +110,9 @@ class Plan:
         steps = f"{'At most ' if self.settle else ''}{self.n_steps} Adam steps of {self.learning_rate:g} from {start}"
         if self.local is not None and not self.n_steps:
             steps = f"Hyperparameters from {start} and groups of near ones"
+        if self.near is not None:
+            after = f", then {self.n_steps} Adam steps of {self.learning_rate:g}" if self.n_steps else ""
+            steps = f"Hyperparameters from points given near ones{after}"
         head = (
             f"{steps}; "
             f"{self.gradient.name} gradient, {'solver cholesky' if self.solver.name == 'cholesky' else solving}; "

@@ -5,8 +5,9 @@
   be clearly faster by the rates of this machine (:mod:`warmgp.planning.costs`);
 - conjugate gradients with a whole factor now and then while that fits the memory and is not clearly dearer than
   recombined projections (:mod:`warmgp.solvers.rap`), which are for all larger data;
-- with up to three inputs (maps) conjugate gradients with near neighbours where no whole factor fits, at any number of
-  points, and on a CPU from 6,000 points in the place of whole factors (not for RBF);
+- with up to three inputs (maps) hyperparameters come from the near-neighbour likelihood above 2,500 points, and the one
+  solve is by conjugate gradients with near neighbours where no whole factor fits, at any number of points, and on a CPU
+  from 6,000 points in the place of whole factors (not for RBF);
 - float32, watched against float64 and left for it when they disagree (:mod:`warmgp.training.precision`); exact training
   is float64 always;
 - H is stored where it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated
@@ -55,7 +56,7 @@ def make_plan(n: int, d: int = 10, *, kernel: str | Kernel | None = None, **sett
     n, d : int
         The numbers of training points and of inputs.
     kernel : str, Kernel or None
-        The kernel; None for the default of ``GPRegressor``.
+        The kernel; None for one that the data choose, as ``GPRegressor`` does, planned for as Matérn-3/2.
     **settings
         The fields of :class:`warmgp.planning.request.Settings`, named as in ``GPRegressor``: solver, gradient,
         n_probes, n_features, tol, max_epochs, n_steps, learning_rate, init, device, dtype, memory_budget, time_limit.
@@ -67,7 +68,7 @@ def make_plan(n: int, d: int = 10, *, kernel: str | Kernel | None = None, **sett
     MemoryError
         For training that would not fit ``memory_budget``, before anything is computed.
     """
-    return plan_for(Request.of(n, d, Settings(kernel="matern32" if kernel is None else kernel, **settings)))
+    return plan_for(Request.of(n, d, Settings(kernel="auto" if kernel is None else kernel, **settings)))
 
 
 def plan_for(request: Request) -> Plan:
@@ -92,6 +93,7 @@ def _planned(request: Request) -> Plan:
     gradient = decided(decisions.choose_gradient(request, solver, n_features))
     init = decided(decisions.choose_start(request, solver, gradient))
     local = decided(choose_local_start(request, solver, init))
+    near = decided(decisions.choose_near_start(request, init))
     sample_size = decided(decisions.choose_sample_size(request, init, local))
     dtype = decided(decisions.choose_dtype(request, solver))
     plan = Plan(
@@ -114,6 +116,7 @@ def _planned(request: Request) -> Plan:
         sample_size=sample_size,
         start_solver=decided(decisions.choose_start_solver(request, sample_size, local)),
         local=local,
+        near=near,
         first_epochs=decided(choose_first_epochs(request, solver)),
         last_epochs=decided(decisions.choose_last_epochs(request, solver)),
         signal_ratio=decided(choose_signal_ratio(request, solver, dtype)),

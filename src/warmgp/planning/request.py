@@ -16,8 +16,12 @@ from warmgp.planning.gpu_pace import Pace, pace_of
 from warmgp.solvers import Solver, StoppingRule, get_solver
 
 GRADIENTS = ("exact", "standard", "pathwise")
-STARTS = ("auto", "ones", "sample", "subset")
+STARTS = ("auto", "ones", "sample", "near", "subset")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+MAP_INPUTS = 3
+"""The most inputs of a map, where near neighbours tell what there is to know of a point: with a Matérn kernel a solve
+then takes a few iterations."""
 
 MOST_BYTES = 2**53
 """The most bytes of a budget: more than any machine has, and a number that a file may hold."""
@@ -45,6 +49,7 @@ class Settings:
     time_limit : float or None
         The seconds that a fit may take; None for as long as it takes.
     kernel : str or Kernel
+        "auto" stands for one that is chosen by the data; a plan without them is made for Matérn-3/2.
     """
 
     solver: str | Solver = "auto"
@@ -64,7 +69,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Raises a ValueError that names the first wrong setting, what came, and what is accepted."""
-        get_kernel(self.kernel)
+        if not is_auto(self.kernel):
+            get_kernel(self.kernel, ' or "auto"')
         if not is_auto(self.solver):
             get_solver(self.solver)
         _check_gradient(self.gradient)
@@ -129,8 +135,13 @@ class Request:
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel, also where only its name was given."""
-        return get_kernel(self.settings.kernel)
+        """The kernel, also where only its name was given; Matérn-3/2 where it is still to be chosen."""
+        return get_kernel("matern32" if is_auto(self.settings.kernel) else self.settings.kernel)
+
+    @property
+    def is_map(self) -> bool:
+        """Whether there are so few inputs that near points tell nearly everything."""
+        return self.d <= MAP_INPUTS
 
     @property
     def given_gradient(self) -> GradientEstimator | None:
@@ -192,7 +203,7 @@ def _check_gradient(gradient: Any) -> None:
 
 def _check_init(init: Any) -> None:
     if not isinstance(init, Hyperparameters) and not (isinstance(init, str) and init in STARTS):
-        raise ValueError(f'init must be "auto", "ones", "sample", "subset" or Hyperparameters, got {init!r}')
+        raise ValueError(f'init must be "auto", "ones", "sample", "near", "subset" or Hyperparameters, got {init!r}')
 
 
 def _check_memory_budget(budget: Any) -> None:

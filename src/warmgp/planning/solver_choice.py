@@ -78,10 +78,6 @@ SINGLE = torch.float32
 EXACT_UP_TO_ON_GPU = 8_000
 """The most points whose training is exact on an H200; see :func:`exact_up_to`."""
 
-MAP_INPUTS = 3
-"""The most inputs of a map, where near neighbours tell what there is to know of a point: with a Matérn kernel a solve
-then takes a few iterations."""
-
 NEAR, RANK_BESIDE, NEAR_FROM = 30, 100, 6_000
 """Neighbours, the low rank beside them, and the points from which on both beat whole factors on a CPU (seen: 3,000 to
 8,000)."""
@@ -106,8 +102,7 @@ def choose_solver(request: Request, n_features: int, rates: Rates) -> tuple[Solv
     if has_neighbours(cg):
         return cg, f"Conjugate gradients with near neighbours as their preconditioner, for {request.n:,} points."
     rap = recombined_projections(request)
-    is_map = request.d <= MAP_INPUTS
-    if cg.factor_after is not None and (is_map or not _dearer(request, cg, rap, n_features)):
+    if cg.factor_after is not None and (request.is_map or not _dearer(request, cg, rap, n_features)):
         return cg, (
             f"Conjugate gradients with a whole factor now and then as their preconditioner, for {request.n:,} points."
         )
@@ -190,9 +185,9 @@ def conjugate_gradients(request: Request, n: int) -> ConjugateGradients:
     """
     on_gpu, budget = request.device.type == "cuda", request.memory_budget
     whole = H_fits(n, torch.float64, budget)  # should all have to be float64
-    whole = whole and (n < LARGE or request.d > MAP_INPUTS)
+    whole = whole and (n < LARGE or not request.is_map)
     suffice = request.kernel.near_neighbours_suffice
-    if request.d <= MAP_INPUTS and not (whole and (on_gpu or n < NEAR_FROM or not suffice)):
+    if request.is_map and not (whole and (on_gpu or n < NEAR_FROM or not suffice)):
         left = budget - vector_bytes(n, request.d, request.n_probes, torch.float32)
         for rank in (RANK_BESIDE, 0):
             near = ConjugateGradients(rank, pivot_every=20, neighbours=NEAR)

@@ -94,7 +94,7 @@ def choose_kernel(
     floor, tied, callbacks
         See :func:`climb`.
     """
-    start = _start(x.shape[1], lengths, is_map)
+    start = rough_start(x.shape[1], lengths, is_map)
     if len(x) < TOO_FEW:
         return KernelChoice(KERNELS[USUAL], start, f"Kernel {SPELLED[USUAL]}: {len(x)} points are too few to tell.")
     climbed, judged = _terms(x, start, is_map, generator)
@@ -128,7 +128,7 @@ def _clearly(best: _Contender, usual: _Contender, judged: Terms) -> bool:
     return float(gain.mean()) > max(MARGIN, error)
 
 
-def _start(d: int, lengths: int, is_map: bool) -> Hyperparameters:
+def rough_start(d: int, lengths: int, is_map: bool) -> Hyperparameters:
     """Returns where climbs begin: with many inputs at longer length scales, where points still know of each other."""
     ell = 0.5 if is_map else max(1.0, d**0.5 / 2)
     return Hyperparameters.from_vector(torch.tensor([0.3, 1.0, *[ell] * lengths], dtype=torch.float64))

@@ -188,17 +188,18 @@ class NearStart:
 
     Attributes
     ----------
-    terms : tuple of int
-        The terms of each climb, of which every one begins where the last ended and has neighbours by its length scales.
-    neighbours : int
-        The points that a point is conditioned on.
-    evaluations : int
-        About how often the terms of a climb are evaluated.
+    terms, neighbours, evaluations : int
+        The terms that are climbed, the points that each is conditioned on, and about how often they are evaluated.
+    rough_terms, rough_neighbours, rough_evaluations : int
+        The same for the climb before it, which finds the rough size of everything.
     """
 
-    terms: tuple[int, ...] = (1_500, 6_000)
+    terms: int = 4_000
     neighbours: int = 30
-    evaluations: int = 12
+    evaluations: int = 10
+    rough_terms: int = 1_200
+    rough_neighbours: int = 20
+    rough_evaluations: int = 16
 
 
 def near_start(
@@ -208,6 +209,7 @@ def near_start(
     theta: Hyperparameters,
     how: NearStart,
     *,
+    rough: bool = True,
     generator: torch.Generator,
     floor: float = LEAST,
     tied: Sequence[int] = (),
@@ -215,11 +217,13 @@ def near_start(
 ) -> Hyperparameters:
     """Returns the hyperparameters of the data x, (n, d), and y, (n,), that climbs from θ lead to.
 
-    See :func:`climb` for the rest.
+    ``rough`` says whether the first climb is done; it is not where θ comes from one already. See :func:`climb` for the
+    rest.
     """
-    for count in how.terms:
-        terms = near_terms(x, theta, how.neighbours, count, generator)[1]
+    climbs = [(how.rough_terms, how.rough_neighbours, how.rough_evaluations)] if rough else []
+    for count, neighbours, evaluations in (*climbs, (how.terms, how.neighbours, how.evaluations)):
+        terms = near_terms(x, theta, neighbours, count, generator)[1]
         theta = climb(
-            x, y, terms, kernel, theta, evaluations=how.evaluations, floor=floor, tied=tied, callbacks=callbacks
+            x, y, terms, kernel, theta, evaluations=evaluations, floor=floor, tied=tied, callbacks=callbacks
         ).theta
     return theta

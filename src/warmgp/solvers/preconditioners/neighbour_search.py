@@ -8,12 +8,19 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.near_points import first_stretch, nearest_before
 
 MOVED = 0.2
 """Share of the squared distances that may pass from some inputs to others before neighbours are sought anew."""
 
 LOOKED_AT = 1000
 """The most points whose distances are compared for that."""
+
+TREE_INPUTS = 3
+"""The most inputs for which trees are faster than looking at all pairs."""
+
+BY_TREES = {"cpu": 2_000, "cuda": 150_000}
+"""Points from which on trees, on the CPU, are faster: a search among all pairs takes 18 ps a pair on an H200."""
 
 AT_ONCE = {"cpu": 256, "cuda": 1024}
 """Points whose neighbours are sought at once. A tile of their distances holds as many candidates as fit."""
@@ -39,14 +46,19 @@ class Neighbours:
     def seek(cls, operator: KernelOperator, m: int, length_scales: Tensor | None = None) -> Neighbours:
         """Finds the m nearest earlier points of every point, by the operator's length scales or by others.
 
-        All pairs of points are looked at, a tile at a time. Distances are float64: the squares of far points would
-        drown the differences of near ones.
+        With few inputs trees find them, among those before a stretch of the order (:mod:`near_points`); on a GPU from
+        ``BY_TREES`` points on. Otherwise all pairs are looked at, a tile at a time. Distances are float64: the squares
+        of far points would drown the differences of near ones.
         """
         lengths = operator.theta.length_scales if length_scales is None else length_scales
         x, n = operator.x, operator.n
         order = torch.randperm(n, generator=torch.Generator().manual_seed(0)).to(x.device)
         z = ((x.double() - x.double().mean(0)) / lengths.to(x.device))[order]
-        found = nearest_earlier(z, min(m, n - 1), operator.tile_entries)
+        m = min(m, n - 1)
+        if x.shape[1] <= TREE_INPUTS and n >= BY_TREES["cpu" if x.device.type == "cpu" else "cuda"]:
+            found = _by_trees(z, m)
+        else:
+            found = nearest_earlier(z, m, operator.tile_entries)
         groups = torch.empty(n, found.shape[1] + 1, dtype=torch.int64, device=x.device)
         groups[order] = torch.cat([order[found], order[:, None]], 1)
         return cls(groups, lengths)
@@ -65,6 +77,18 @@ class Neighbours:
             shares.append(squares / squares.sum(1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny))
         before, now = shares
         return float((before - now).abs().sum(1).mean()) <= 2 * MOVED
+
+
+def _by_trees(z: Tensor, m: int) -> Tensor:
+    """Returns the numbers of m near earlier points of each point, (n, m); the first points have all before them, and
+    their own number where there are fewer."""
+    first = min(first_stretch(m), len(z))
+    found = torch.arange(len(z))[:, None].expand(-1, m).clone()
+    for i in range(1, first):
+        found[i, : min(i, m)] = torch.arange(i)[-m:]
+    later = torch.arange(first, len(z))
+    found[first:] = torch.as_tensor(nearest_before(z.cpu().numpy(), later.numpy(), m))
+    return found.to(z.device)
 
 
 def nearest_earlier(z: Tensor, m: int, tile_entries: int) -> Tensor:
