@@ -14,7 +14,7 @@ from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators import why_not_fused
 from warmgp.planning.memory import H_fits, H_fits_alone
-from warmgp.planning.request import Request, is_auto, resolve_dtype
+from warmgp.planning.request import EXACT_POSTERIOR_UP_TO, Request, is_auto, resolve_dtype
 from warmgp.planning.solver_choice import (
     AFTER_SAMPLE,
     LARGE,
@@ -38,17 +38,10 @@ SAMPLE_SHARE, LEAST_SAMPLE, LARGEST_SAMPLE, LARGEST_SAMPLE_ON_CPU = 5, 2_000, 10
 FEATURE_SHARE, MOST_FEATURES = 4, 16_000
 """There is one random feature for ``FEATURE_SHARE`` points, up to a most: m features cost about m/n of an epoch."""
 
-EXACT_POSTERIOR_UP_TO = 2_500
-"""The most points whose variances come from a factor of H: n² operations a new point are cheap enough to have them
-without the error of 64 samples."""
-
-NEAR_ABOVE = EXACT_POSTERIOR_UP_TO
-"""The points above which hyperparameters of a map come from its near-neighbour likelihood, without a solve."""
-
 NEAR_TERMS = {True: 60_000, False: 10_000}
-"""Terms of a near-neighbour likelihood that are climbed, by whether that is on a GPU. What they leave unknown of θ costs
-(2 + d)/2N nats a point where points are as dense as the data, and more in gaps: of 6,000 pixels of the satellite map
-4,000 terms and all of them led to noise 0.18 and 0.14, and to -0.90 and -0.83 nats below the clouds."""
+"""Terms of a near-neighbour likelihood that are climbed, by whether that is on a GPU. What they leave unknown of θ
+costs (2 + d)/2N nats a point where points are as dense as the data, and more in gaps: of 6,000 pixels of the satellite
+map 4,000 terms and all of them led to noise 0.18 and 0.14, and to -0.90 and -0.83 nats below the clouds."""
 
 NEIGHBOURHOOD, NEIGHBOURHOOD_ON_GPU = 1_000, 10_000
 """Points of a neighbourhood that training starts on: on a CPU, and on a GPU, where they are the paper's."""
@@ -90,7 +83,7 @@ def choose_start(request: Request, solver: Solver, gradient: GradientEstimator) 
     if not is_auto(init):
         return init, ""
     iterative = solver.name != "cholesky" and gradient.name == "pathwise"
-    if iterative and request.is_map and request.n > NEAR_ABOVE and is_auto(request.settings.n_steps):
+    if iterative and request.trains_near:
         return "near", ""
     sampled = iterative and request.n >= SAMPLE_FROM and is_auto(request.settings.n_steps)
     if request.n >= LARGE and not (sampled and starts_on_sample(solver)):

@@ -23,6 +23,10 @@ MAP_INPUTS = 3
 """The most inputs of a map, where near neighbours tell what there is to know of a point: with a Matérn kernel a solve
 then takes a few iterations."""
 
+EXACT_POSTERIOR_UP_TO = 2_500
+"""The most points whose variances come from a factor of H: n² operations a new point are cheap enough to have them
+without the error of 64 samples. Above them hyperparameters of a map come from its near-neighbour likelihood."""
+
 MOST_BYTES = 2**53
 """The most bytes of a budget: more than any machine has, and a number that a file may hold."""
 
@@ -142,6 +146,14 @@ class Request:
     def is_map(self) -> bool:
         """Whether there are so few inputs that near points tell nearly everything."""
         return self.d <= MAP_INPUTS
+
+    @property
+    def trains_near(self) -> bool:
+        """Whether the hyperparameters come from the near-neighbour likelihood, without a step on all points, where
+        training is not exact: on a map of which nobody has asked for a start, for steps or for another gradient."""
+        left_open = is_auto(self.settings.init) and is_auto(self.settings.n_steps)
+        pathwise = self.gradient_name in ("auto", "pathwise")
+        return self.is_map and self.n > EXACT_POSTERIOR_UP_TO and left_open and pathwise
 
     @property
     def given_gradient(self) -> GradientEstimator | None:

@@ -71,7 +71,8 @@ FACTOR_SHARE = 0.1
 
 LEAST_BLOCK, LEAST_BLOCK_BY_LAUNCHES, MOST_BLOCK = {True: 1_024, False: 500}, 1_536, 2_048
 """Rows of a block: the fewest, by whether it is on a GPU; the fewest where launches take longer than the product of a
-block; and the most, because larger ones bring little."""
+block; and the most, because larger ones bring little, on a map none beyond the fewest: 12,000 pixels of the satellite
+map took 5.1 epochs with blocks of 500 and of 1,000, and conjugate gradients with 30 to 100 neighbours 17."""
 
 SINGLE = torch.float32
 
@@ -98,6 +99,9 @@ def choose_solver(request: Request, n_features: int, rates: Rates) -> tuple[Solv
         return Cholesky(), ""
     if request.gradient_name == "auto" and _exact_is_cheap(request, n_features, rates):
         return Cholesky(), f"Exact Cholesky: {request.n:,} points are few enough."
+    if request.trains_near:
+        rap = recombined_projections(request)
+        return rap, f"One solve on blocks of {rap.block_size:,} near points, for {request.n:,} points of a map."
     cg = conjugate_gradients(request, request.n)
     if has_neighbours(cg):
         return cg, f"Conjugate gradients with near neighbours as their preconditioner, for {request.n:,} points."
@@ -224,7 +228,7 @@ def recombined_projections(request: Request, n: int | None = None) -> Recombined
     if least * product < BLOCK_CALL[on_gpu]:
         least = LEAST_BLOCK_BY_LAUNCHES
     b = int((FACTOR_SHARE * product / (BLOCK_WORK[on_gpu] * rates.exact)) ** 0.5) // 32 * 32
-    b = min(n, MOST_BLOCK, max(least, b))
+    b = min(n, least if request.is_map else MOST_BLOCK, max(least, b))
 
     def fits(solver: RecombinedProjections) -> bool:
         sweeps = vectors + projection_bytes(solver, n, request.columns, SINGLE, on_gpu)

@@ -99,7 +99,7 @@ def _solved(
             return found
         start = found.solution
     left = rounding(operator.theta, operator.n)
-    if not problem.watched or options.last_epochs is None or left <= MEAN_SHARE:
+    if not problem.watched or options.last_epochs is None or left <= MEAN:  # what is measured afterwards decides
         return last_solve(operator, targets, start, options, generator, state)
     share = min(1.0, WITHIN_REACH * left)  # all that float32 can do
     others = max(SAMPLES_SHARE, share)

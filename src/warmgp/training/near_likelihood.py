@@ -196,7 +196,7 @@ class NearStart:
 
     terms: int = 4_000
     neighbours: int = 30
-    evaluations: int = 10
+    evaluations: int = 8
     rough_terms: int = 1_200
     rough_neighbours: int = 20
     rough_evaluations: int = 16
