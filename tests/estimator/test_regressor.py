@@ -54,7 +54,7 @@ def sklearn_twin(model: GPRegressor, X: np.ndarray, y: np.ndarray) -> GaussianPr
 
 def test_exact_model_predicts_like_sklearn_at_the_same_hyperparameters() -> None:
     X, y = data()
-    model = GPRegressor(n_steps=30, random_state=0).fit(X, y)
+    model = GPRegressor("matern32", n_steps=30, random_state=0).fit(X, y)
     assert model.plan_.solver.name == "cholesky" and model.converged_
     twin = sklearn_twin(model, X, y)
     X_new = data(50, seed=1)[0]
@@ -75,8 +75,8 @@ def test_iterative_models_predict_like_the_exact_one(solver: str, gradient: str)
     """Mean within 5% of the targets' spread; std from 64 samples within 50% everywhere, 10% on average."""
     X, y = data(200)
     X_new = data(50, seed=1)[0]
-    exact = GPRegressor(n_steps=30, random_state=0).fit(X, y)
-    model = GPRegressor(n_steps=30, solver=solver, gradient=gradient, random_state=0).fit(X, y)
+    exact = GPRegressor("matern32", n_steps=30, random_state=0).fit(X, y)
+    model = GPRegressor("matern32", n_steps=30, solver=solver, gradient=gradient, random_state=0).fit(X, y)
     assert model.converged_ and model.log_marginal_likelihood_value_ is None
     assert model.plan_.gradient.name == gradient
     mean, std = exact.predict(X_new, return_std=True)
@@ -88,7 +88,7 @@ def test_iterative_models_predict_like_the_exact_one(solver: str, gradient: str)
 
 def test_a_small_iterative_model_has_exact_variances_by_default() -> None:
     X, y = data(700)
-    model = GPRegressor(n_steps=5, n_probes=8, random_state=0, device="cpu").fit(X, y)
+    model = GPRegressor("matern32", n_steps=5, n_probes=8, random_state=0, device="cpu").fit(X, y)
     if model.plan_.solver.name == "cholesky":
         pytest.skip("on this machine exact training is faster at 700 points")
     assert model.plan_.exact_posterior and model.converged_
@@ -107,7 +107,7 @@ def test_without_a_factor_variances_come_from_samples(monkeypatch: pytest.Monkey
         raise torch.linalg.LinAlgError("H is not positive definite")
 
     X, y = data(120)
-    model = GPRegressor(n_steps=3, n_probes=8, random_state=0, device="cpu")
+    model = GPRegressor("matern32", n_steps=3, n_probes=8, random_state=0, device="cpu")
     plan = make_plan(120, 2, n_steps=3, solver=ConjugateGradients(), gradient=Pathwise(8, 200), device="cpu")
     monkeypatch.setattr("warmgp.estimator.prepare.plan_for", lambda _: replace(plan, exact_posterior=True))
     monkeypatch.setattr("warmgp.training.last_solve.Cholesky.solve", fails)
@@ -392,7 +392,7 @@ def test_scikit_learns_own_checks(estimator, check) -> None:  # type: ignore[no-
 
 def test_a_plan_without_training() -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
-    model = GPRegressor(solver="ap", n_steps=7, memory_budget=2**30)
+    model = GPRegressor("matern32", solver="ap", n_steps=7, memory_budget=2**30)
     plan = model.plan(X)
     assert plan.solver.name == "ap" and plan.n_steps == 7 and plan.estimated_seconds > 0
     assert not hasattr(model, "plan_") and not hasattr(model, "n_features_in_")

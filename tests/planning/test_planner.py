@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from warmgp.planning.costs import (
 from warmgp.planning.devices import available_memory
 from warmgp.planning.memory import training_bytes
 from warmgp.planning.planner import make_plan, operator_for
+from warmgp.training.near_likelihood import NearStart
 
 GIB = 2**30
 
@@ -61,11 +63,11 @@ def test_size_decides(
         (60_000, 1, 8 * GIB, ConjugateGradients(100, pivot_every=20, neighbours=30), 100.0),
     ],
 )
-def test_maps_have_near_neighbours(
+def test_maps_that_are_trained_in_steps_have_near_neighbours(
     n: int, d: int, budget: int, expected: ConjugateGradients, epochs: float | None
 ) -> None:
-    plan = make_plan(n, d, device="cpu", memory_budget=budget)
-    assert plan.solver == expected and plan.rule.max_epochs == epochs
+    plan = make_plan(n, d, device="cpu", memory_budget=budget, n_steps=30)
+    assert plan.solver == expected and plan.rule.max_epochs == epochs and plan.near is None
     kind = "near neighbours" if expected.neighbours else "a whole factor now and then"
     assert f"Conjugate gradients with {kind} as their preconditioner" in str(plan)
     assert make_plan(n, d, solver="cg", device="cpu", memory_budget=budget).solver == expected
@@ -74,7 +76,8 @@ def test_maps_have_near_neighbours(
 
 def test_maps_whose_neighbours_do_not_fit() -> None:
     near = {
-        budget: make_plan(10**6, 2, device="cpu", memory_budget=budget * GIB).solver for budget in (12, 6, 4)
+        budget: make_plan(10**6, 2, device="cpu", memory_budget=budget * GIB, n_steps=30).solver
+        for budget in (12, 6, 4)
     }  # fmt: skip
     assert near[12] == ConjugateGradients(100, pivot_every=20, neighbours=30)
     assert near[6] == ConjugateGradients(0, pivot_every=20, neighbours=30)
@@ -88,7 +91,7 @@ def test_maps_with_a_smooth_kernel_keep_whole_factors() -> None:
 
 
 def test_the_sample_of_a_map_needs_no_room_for_factors() -> None:
-    plan = make_plan(49_999, 2, device="cpu", memory_budget=GIB)
+    plan = make_plan(49_999, 2, device="cpu", memory_budget=GIB, init="sample")
     assert plan.init == "sample" and plan.sample_size == 5_000 and plan.estimated_bytes < GIB
     plan = make_plan(20_000, 10, device="cpu", memory_budget=3 * GIB, solver="sgd", init="sample", n_probes=1)
     assert plan.operator == "chunked" and plan.estimated_bytes >= 3 * 4 * 4_000**2
@@ -97,12 +100,34 @@ def test_the_sample_of_a_map_needs_no_room_for_factors() -> None:
 def test_maps_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     settings = {"device": "cuda", "memory_budget": 128 * GIB}
-    assert make_plan(49_999, 2, **settings).solver == ConjugateGradients(0, factor_after=166)
-    plan = make_plan(400_000, 2, **settings)
+    assert make_plan(49_999, 2, n_steps=30, **settings).solver == ConjugateGradients(0, factor_after=166)
+    plan = make_plan(400_000, 2, n_steps=30, **settings)
     assert plan.solver == ConjugateGradients(100, pivot_every=20, neighbours=30) and plan.rule.max_epochs == 100.0
-    assert make_plan(400_000, 2, max_epochs=10.0, **settings).rule.max_epochs == 10.0
-    assert 60 < plan.estimated_seconds < 240  # took 138 s
+    assert make_plan(400_000, 2, n_steps=30, max_epochs=10.0, **settings).rule.max_epochs == 10.0
+    plan = make_plan(400_000, 2, **settings)
+    assert plan.solver.name == "rap" and plan.near is not None and plan.near.terms == 60_000
     assert make_plan(400_000, 4, **settings).solver.name == "rap"
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "given", "near"),
+    [
+        (2_500, 2, {}, False), (2_501, 2, {}, True), (30_000, 3, {}, True), (30_000, 4, {}, False),
+        (30_000, 2, {"n_steps": 10}, False), (30_000, 2, {"init": "sample"}, False),
+        (30_000, 2, {"kernel": RBF()}, False),
+        (30_000, 2, {"gradient": "standard"}, False), (30_000, 2, {"init": "near", "n_steps": 3}, True),
+        (30_000, 2, {"solver": "cg"}, True), (10**6, 1, {}, True),
+    ],
+)  # fmt: skip
+def test_maps_are_trained_by_near_points_and_solved_once(n: int, d: int, given: dict[str, Any], near: bool) -> None:
+    plan = make_plan(n, d, device="cpu", memory_budget=8 * GIB, **given)
+    assert (plan.near is not None) is near and (plan.init == "near") is near
+    if not near:
+        return
+    assert plan.n_steps == given.get("n_steps", 0) and plan.near == NearStart(terms=10_000)
+    assert "near-neighbour likelihood" in str(plan) and "Hyperparameters from points given near ones" in str(plan)
+    if not given:
+        assert plan.solver.name == "rap" and plan.solver.block_size == 500
 
 
 def test_large_data_start_on_a_sample_and_near_points(monkeypatch: pytest.MonkeyPatch) -> None:

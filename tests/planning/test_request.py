@@ -36,7 +36,10 @@ from warmgp.planning.request import MOST_BYTES, Request, Settings
         ({"n_steps": 1.5}, "n_steps must be an integer of at least 0, got 1.5"),
         ({"learning_rate": math.inf}, "learning_rate must be a positive number, got inf"),
         ({"learning_rate": "fast"}, "learning_rate must be a number or \"auto\", got 'fast'"),
-        ({"init": "given"}, 'init must be "auto", "ones", "sample", "subset" or Hyperparameters, got \'given\''),
+        (
+            {"init": "given"},
+            'init must be "auto", "ones", "sample", "near", "subset" or Hyperparameters, got \'given\'',
+        ),
         ({"init": np.ones(3)}, "init must be"),
         ({"device": "gpu9"}, 'device must be "auto" or a torch device'),
         ({"dtype": torch.float16}, 'dtype must be "auto", "float32" or "float64", got torch.float16'),

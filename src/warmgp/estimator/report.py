@@ -109,6 +109,8 @@ def start_of(plan: Plan, n: int) -> str:
     """Says how a training of n points started by this plan; "" unless that was on part of the data."""
     if plan.init == "sample":
         return f"on a sample of {plan.sample_size:,} points" + (" and groups of near ones" if plan.local else "")
+    if plan.near is not None:
+        return f"by points given near ones, {min(n, plan.near.terms):,} of them,"
     if plan.init == "subset":
         count = min(N_CENTROIDS, n)
         return f"from {count} neighbourhoods of {plan.neighbourhood_size:,} points, trained exactly"

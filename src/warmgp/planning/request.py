@@ -150,10 +150,12 @@ class Request:
     @property
     def trains_near(self) -> bool:
         """Whether the hyperparameters come from the near-neighbour likelihood, without a step on all points, where
-        training is not exact: on a map of which nobody has asked for a start, for steps or for another gradient."""
+        training is not exact: on a map, with a kernel for which near points tell enough, where nobody has asked for a
+        start, for steps or for another gradient."""
         left_open = is_auto(self.settings.init) and is_auto(self.settings.n_steps)
         pathwise = self.gradient_name in ("auto", "pathwise")
-        return self.is_map and self.n > EXACT_POSTERIOR_UP_TO and left_open and pathwise
+        suffice = self.kernel.near_neighbours_suffice
+        return self.is_map and suffice and self.n > EXACT_POSTERIOR_UP_TO and left_open and pathwise
 
     @property
     def given_gradient(self) -> GradientEstimator | None:

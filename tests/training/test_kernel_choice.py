@@ -1,0 +1,121 @@
+"""Kernels chosen by the data: the right one on draws of each, resumed, told, and left alone when given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from warmgp import GPRegressor, Hyperparameters, Matern52
+from warmgp.data.synthetic import gp_sample
+from warmgp.kernels import KERNELS
+from warmgp.training import kernel_choice
+from warmgp.training.kernel_choice import TOO_FEW, choose_kernel
+
+FAST: dict[str, Any] = {"n_steps": 2, "n_features": 100, "n_probes": 4, "random_state": 0, "device": "cpu"}
+
+
+def chosen(kernel: str, n: int, d: int, seed: int, noise: float = 0.1) -> kernel_choice.KernelChoice:
+    """What is chosen for a draw of a process with that kernel."""
+    x, y = (torch.as_tensor(a) for a in gp_sample(n, d, kernel=kernel, noise=noise, length_scale=0.3 * d, seed=seed))
+    x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
+    return choose_kernel(x, y, d, generator=torch.Generator().manual_seed(seed), is_map=d <= 3)
+
+
+@pytest.mark.parametrize(("n", "d"), [(900, 2), (350, 2), (700, 5)])
+@pytest.mark.parametrize("kernel", ["matern12", "matern32", "rbf"])
+def test_draws_of_a_kernel_choose_it_or_its_neighbour(kernel: str, n: int, d: int) -> None:
+    """Two draws each. With five inputs 700 points hardly tell neighbours apart, but the ends of the row they do."""
+    allowed = {
+        "matern12": {"matern12"} if d <= 3 else {"matern12", "matern32"},
+        "matern32": {"matern32", "matern52"} if d <= 3 else {"matern12", "matern32", "matern52"},
+        "rbf": {"matern52", "rbf"} if d <= 3 else {"matern32", "matern52", "rbf"},
+    }[kernel]
+    assert {chosen(kernel, n, d, seed).kernel.name for seed in (0, 1)} <= allowed
+
+
+def test_noise_alone_keeps_the_usual_kernel() -> None:
+    rng = np.random.default_rng(0)
+    x, y = torch.as_tensor(rng.normal(size=(600, 2))), torch.as_tensor(rng.normal(size=600))
+    choice = choose_kernel(x, y, 2, generator=torch.Generator().manual_seed(0), is_map=True)
+    assert choice.kernel.name == "matern32"
+
+
+def test_a_few_points_keep_the_usual_kernel() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(TOO_FEW - 1, 2)), rng.normal(size=TOO_FEW - 1)
+    model = GPRegressor(**FAST).fit(X, y)
+    assert model.kernel_.name == "matern32" and "too few to tell" in str(model.plan_)
+
+
+def test_the_plan_says_why_and_the_same_seed_chooses_the_same(tmp_path: Path) -> None:
+    X, y = gp_sample(500, 2, kernel="matern12", noise=0.1, length_scale=0.5, seed=0)
+    models = [GPRegressor(**FAST).fit(X, y) for _ in range(2)]
+    assert models[0].kernel_.name == models[0].plan_.kernel == "matern12"
+    assert "Kernel Matérn-1/2, by 0." in str(models[0].plan_) and "nats a point over Matérn-3/2" in str(models[0].plan_)
+    np.testing.assert_array_equal(models[0].predict(X), models[1].predict(X))
+    models[0].save(tmp_path / "model")
+    again = GPRegressor.load(tmp_path / "model", device="cpu")
+    assert again.kernel == "auto" and again.kernel_.name == "matern12" and again.plan_ == models[0].plan_
+    np.testing.assert_array_equal(again.predict(X), models[0].predict(X))
+
+
+def test_a_resumed_fit_keeps_its_kernel_and_chooses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = gp_sample(300, 2, kernel="matern12", noise=0.1, length_scale=0.5, seed=0)
+    whole = GPRegressor(**{**FAST, "n_steps": 4}).fit(X, y)
+    settings = {**FAST, "n_steps": 4, "checkpoint": tmp_path / "run", "checkpoint_every": 1}
+
+    def interrupt(record: Any, state: Any) -> None:
+        if state.step == 2:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        GPRegressor(**settings, callbacks=[interrupt]).fit(X, y)
+    monkeypatch.setattr("warmgp.estimator.smoothness.choose_kernel", None)  # would raise
+    resumed = GPRegressor(**settings).fit(X, y)
+    assert resumed.kernel_.name == whole.kernel_.name == "matern12"
+    np.testing.assert_array_equal(resumed.hyperparameters_.vector, whole.hyperparameters_.vector)
+
+
+@pytest.mark.parametrize(
+    "given", [{"kernel": "matern52"}, {"kernel": Matern52()}, {"init": Hyperparameters(0.1, 1.0, [1.0])}]
+)
+def test_nothing_is_chosen_where_a_kernel_or_hyperparameters_are_given(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warmgp.estimator.smoothness.choose_kernel", None)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = GPRegressor(**given, **FAST).fit(X, X[:, 0])
+    assert model.kernel_.name == ("matern32" if "init" in given else "matern52") and model.plan_.kernel == ""
+
+
+def test_every_kernel_is_spelled() -> None:
+    assert kernel_choice.SPELLED.keys() == KERNELS.keys()
+
+
+def test_a_wrong_kernel_is_refused_with_all_names() -> None:
+    with pytest.raises(ValueError, match=r'kernel must be one of .*matern32.* or "auto"'):
+        GPRegressor("smooth").fit([[0.0], [1.0]], [0.0, 1.0])
+
+
+def test_choosing_takes_a_small_part_of_a_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points that are evaluated, each once for every term and evaluation: those of the climbs, and of judging them."""
+    counts: list[int] = []
+    from warmgp.operators import conditionals as module
+
+    real = module._some
+
+    def counted(x: Any, y: Any, groups: torch.Tensor, *rest: Any) -> Any:
+        counts.append(groups.numel())
+        return real(x, y, groups, *rest)
+
+    monkeypatch.setattr(module, "_some", counted)
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor(rng.normal(size=(20_000, 2)))
+    y = torch.sin(3 * x[:, 0]) + 0.1 * torch.as_tensor(rng.normal(size=20_000))
+    choose_kernel(x, y, 2, generator=torch.Generator().manual_seed(0), is_map=True)
+    terms = sum(counts) / 21
+    assert 4 * 3_600 < terms < 60 * 1_200 + 4 * 3_600  # whatever the number of points
