@@ -108,7 +108,7 @@ def test_held_out_score_is_honest(cli_folder: Path, tmp_path: Path, capsys: pyte
 def test_info_demo_help(cli_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "info", cli_folder / "colour.model")
     assert code == 0 and not err
-    for expected in ("matern32", "80, 4", "colour=red", "converged", "Adam steps", "likelihood"):
+    for expected in ("kernel", "80, 4", "colour=red", "converged", "Adam steps", "likelihood"):
         assert expected in out
     code, out, _ = run(capsys, "demo", "--out", tmp_path / "demo.png", "--n", 200, "--steps", 2, "--quiet")
     assert code == 0 and (tmp_path / "demo.png").stat().st_size > 1000

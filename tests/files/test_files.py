@@ -158,7 +158,7 @@ def test_sample_y(saved: tuple[Path, GPRegressor]) -> None:
     many = model.sample_y(X, 300, random_state=3)  # new functions: one more solve
     np.testing.assert_allclose(model.sample_y(X[::-1], 300, random_state=3), many[::-1], atol=1e-8)
     assert not np.allclose(model.sample_y(X, 300, random_state=4), many)
-    exact = GPRegressor(solver="cholesky", n_steps=0, init=model.hyperparameters_).fit(*data())
+    exact = GPRegressor(model.kernel_, solver="cholesky", n_steps=0, init=model.hyperparameters_).fit(*data())
     spread = exact.predict(X, return_std=True, include_noise=False)[1]
     assert abs(np.mean(many.std(1) / spread) - 1) < 0.1  # 300 functions, 100 features
     with pytest.raises(ValueError, match="more than the 6"):
