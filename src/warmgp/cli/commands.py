@@ -24,7 +24,16 @@ from warmgp.cli import demo as demonstration
 from warmgp.cli import options as opt
 from warmgp.cli.answers import FarInputs, answer, feature_names
 from warmgp.cli.columns import UsageError, feature_chunks, one_target, resolve
-from warmgp.cli.fitting import check_apart, check_paths, check_settings, fit_table, number, seconds
+from warmgp.cli.fitting import (
+    check_apart,
+    check_paths,
+    check_settings,
+    fit_table,
+    number,
+    seconds,
+    show_trend,
+    trend_asked,
+)
 from warmgp.cli.held_out import metrics
 from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import cells, console, say, show, tell
@@ -80,6 +89,7 @@ def fit(
     n_steps: opt.Steps = "auto",
     learning_rate: opt.LearningRate = "auto",
     init: opt.Init = "auto",
+    trend: opt.Trend = None,
     noise_floor: opt.NoiseFloor = 1e-4,
     dtype: opt.Dtype = "auto",
     device: opt.Device = "auto",
@@ -109,6 +119,7 @@ def fit(
         n_steps=number("--n-steps", n_steps, int),
         learning_rate=number("--learning-rate", learning_rate, float),
         init=init,
+        trend=trend_asked("--trend", trend),
         noise_floor=noise_floor,
         dtype=dtype,
         device=device,
@@ -235,6 +246,7 @@ def info(model: opt.Model) -> None:
         told = ("constant", "–") if same else (f"{length:.6g}", f"{length * float(unit):.6g}")
         grid.add_row(*cells(name, *told))
     console().print(grid)
+    show_trend(fitted)
 
 
 @app.command()

@@ -8,15 +8,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table as Grid
+
 from warmgp.cli.answers import answer
 from warmgp.cli.columns import UsageError, one_target, training_table
 from warmgp.cli.held_out import metrics, split
 from warmgp.cli.tables import open_table
-from warmgp.cli.terminal import show, tell
+from warmgp.cli.terminal import cells, console, show, tell
 from warmgp.data.scaling import check_varies
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.paths import check_writable
+from warmgp.trend import NAMED
 
 
 def number(option: str, text: str, kind: Callable[[str], Any], none: bool = False) -> Any:
@@ -45,6 +48,27 @@ def seconds(option: str, text: str | None) -> float | None:
     if value <= 0:
         raise UsageError(f"{option} must be a time such as 90s, 10m or 2h, got {text!r}")
     return value
+
+
+def trend_asked(option: str, text: str | None) -> str | list[str] | None:
+    """Returns a trend such as linear, or the columns of drift:COL,COL."""
+    if text is None or text in NAMED:
+        return text
+    columns = [name.strip() for name in text.removeprefix("drift:").split(",")]
+    if not text.startswith("drift:") or not all(columns):
+        raise UsageError(f"{option} must be {', '.join(NAMED)} or drift:COL,COL, got {text!r}")
+    return columns
+
+
+def show_trend(model: GPRegressor) -> None:
+    """Prints the coefficients of a model's trend, in the units of the table, where it has one."""
+    found = model.trend_
+    if found is None:
+        return
+    grid = Grid("term", "coefficient", "std error", title="trend", title_justify="left")
+    for name, value, error in zip(found.names, found.coefficients, found.std_errors, strict=True):
+        grid.add_row(*cells(name, f"{value:.6g}", f"{error:.3g}"))
+    console().print(grid)
 
 
 def check_settings(model: GPRegressor) -> None:
@@ -120,6 +144,7 @@ def fit_table(
         f" (on {model.plan_.rows:,} of them, drawn at random: --time-limit allows no more)" if model.plan_.rows else ""
     )
     tell(f"fitted {size}: {out}{used}")
+    show_trend(model)
     if len(test):
         found = answer(model, X.iloc[test], data, test + 1, std=True)
         title = f"{len(test):,} held-out rows, which the model has not seen"

@@ -13,6 +13,7 @@ from warmgp.data.arrays import all_finite, check_inputs, check_targets, integer_
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.parameters import check_seed
 from warmgp.estimator.samples import new_samples
+from warmgp.estimator.trend import TrendCoefficients, coefficients_of, input_names
 from warmgp.planning.plan import Plan
 from warmgp.planning.threads import free_threads, limited_threads
 from warmgp.posterior import Posterior
@@ -27,6 +28,13 @@ class Predicting:
     posterior_: Posterior
     scaler_: Standardizer
     plan_: Plan
+
+    @property
+    def trend_(self) -> TrendCoefficients | None:
+        """The coefficients of the trend and their standard errors, in the units of X and y; None without a trend."""
+        check_is_fitted(self, "hyperparameters_")
+        trend, scaler = self.posterior_.trend, self.scaler_
+        return None if trend is None else coefficients_of(trend, scaler, input_names(self, len(scaler.x_mean)))
 
     def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
         """Returns the plan and the parameters as training takes them, for functions that are solved for anew."""

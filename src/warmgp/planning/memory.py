@@ -44,7 +44,7 @@ def exact_fits(n: int, d: int, n_probes: int, budget: int) -> bool:
 
 def training_bytes(plan: Plan, n: int, d: int) -> int:
     """Returns the bytes that steps hold at their peak: H and factors, solutions, and a few copies of them."""
-    vectors = vector_bytes(n, d, plan.gradient.n_probes, plan.dtype)
+    vectors = vector_bytes(n, d, plan.gradient.n_probes + plan.trend_terms, plan.dtype)
     if plan.solver.name == "cholesky":
         return 3 * dense_bytes(n, torch.float64) + vectors
     matrices = dense_bytes(n, plan.dtype) if plan.operator == "dense" else 0
@@ -67,7 +67,7 @@ def peak_bytes(plan: Plan, n: int, d: int) -> int:
     if plan.start_solver is None:
         return steps
     sample = dense_bytes(plan.sample_size, torch.float32) + factor_bytes(plan.start_solver, plan.sample_size)
-    return max(steps, sample + vector_bytes(n, d, plan.gradient.n_probes, plan.dtype))
+    return max(steps, sample + vector_bytes(n, d, plan.gradient.n_probes + plan.trend_terms, plan.dtype))
 
 
 def correction_bytes(solver: RecombinedProjections, n: int, d: int, columns: int, on_gpu: bool) -> int:
