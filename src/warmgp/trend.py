@@ -61,7 +61,8 @@ class Basis:
             if not left > DEPENDENT:
                 raise DependentTermError(term)
         inverse = torch.linalg.solve_triangular(upper, torch.eye(len(terms)).to(upper), upper=True)
-        return cls(tuple(terms), len(x) ** 0.5 * inverse / safe[:, None])
+        transform = len(x) ** 0.5 * inverse / safe[:, None]
+        return cls(tuple(terms), transform.contiguous())  # as a file holds it: the same bits
 
     def at(self, x: Tensor) -> Tensor:
         """Returns t(x), (m, p), in float64."""

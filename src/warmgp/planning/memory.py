@@ -62,7 +62,7 @@ def peak_bytes(plan: Plan, n: int, d: int) -> int:
     correction at its end."""
     steps = training_bytes(plan, n, d)
     if isinstance(plan.solver, RecombinedProjections) and plan.promote:
-        columns, on_gpu = 1 + plan.gradient.n_probes, plan.device.type == "cuda"
+        columns, on_gpu = 1 + plan.gradient.n_probes + plan.trend_terms, plan.device.type == "cuda"
         steps = max(steps, correction_bytes(plan.solver, n, d, columns, on_gpu))
     if plan.start_solver is None:
         return steps

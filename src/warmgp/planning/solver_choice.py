@@ -233,7 +233,8 @@ def recombined_projections(request: Request, n: int | None = None) -> Recombined
 
     def fits(solver: RecombinedProjections) -> bool:
         sweeps = vectors + projection_bytes(solver, n, request.columns, SINGLE, on_gpu)
-        return max(sweeps, correction_bytes(solver, n, request.d, request.columns, on_gpu)) <= budget
+        columns = request.columns + request.trend_terms
+        return max(sweeps, correction_bytes(solver, n, request.d, columns, on_gpu)) <= budget
 
     for directions, together in WAYS:
         solver = RecombinedProjections(b, directions, max(1, min(together, MADE_AT_ONCE // b**2)))

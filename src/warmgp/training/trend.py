@@ -23,11 +23,12 @@ from warmgp.solvers import Solver, SolveResult, StoppingRule
 from warmgp.training.precision import PrecisionLostError, spot_residuals
 from warmgp.training.problem import Problem
 from warmgp.training.refinement import refined
-from warmgp.training.state import MEAN_SHARE, TrainingOptions
+from warmgp.training.state import TrainingOptions
 from warmgp.trend import Trend, TrendColumns, TrendSolution
 
-STEP_SHARE = 0.1
-"""The relative error of A that a step aims for; the last solve aims for ``MEAN_SHARE``."""
+STEP_SHARE, LAST_SHARE = 0.1, 0.01
+"""The relative error of A that a step aims for, and the last solve: what is left of T also moves the mean, by R β̂ for
+all terms together, which has to stay small beside the share of the noise that the first system may leave."""
 
 TRUSTED = 0.5
 """The relative error of A above which coefficients stay those of the step before: T has not been solved for."""
@@ -113,7 +114,7 @@ def posterior_trend(
 # -- the solve -------------------------------------------------------------------------------------------------------
 def _rule(options: TrainingOptions, operator: KernelOperator, start: Tensor | None, last: bool) -> StoppingRule:
     """Returns how well T is solved for: so that A is as precise as a step, or the posterior, needs it."""
-    rule, share = options.rule_of(start), MEAN_SHARE if last else STEP_SHARE
+    rule, share = options.rule_of(start), LAST_SHARE if last else STEP_SHARE
     if last and options.last_epochs is not None:
         rule = replace(rule, max_epochs=options.last_epochs)
     wanted = max(FINEST[operator.dtype], share / _per_noise(operator.theta))
