@@ -113,7 +113,7 @@ def test_the_gradient_is_that_of_the_profile_likelihood() -> None:
     value.backward()
     found = Exact().gradient(made.operator, result, targets)
     np.testing.assert_allclose(found, vector.grad, rtol=1e-6)
-    assert Exact().log_marginal_likelihood(made.operator, result, targets) == pytest.approx(float(value), rel=1e-9)
+    assert Exact().log_marginal_likelihood(made.operator, result, targets) == pytest.approx(value.item(), rel=1e-9)
     assert torch.equal(made.y, problem(kernel="rbf").y)  # which targets were a view of
 
 
