@@ -94,7 +94,7 @@ class Posterior:
         """Returns k(x_new, x) v_y and the trend, (m,), without evaluating the samples."""
         operator = self._operator()
         mean = self._batched(x_new, lambda x: operator.cross_matmul(x, self.solution[:, :1])[:, 0])
-        return mean if self.trend is None else mean + self.trend.mean(x_new)
+        return mean if self.trend is None else mean + self._in_parts(x_new, self.trend.mean)
 
     def mean_and_variance(self, x_new: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the mean and the latent variance, (m,) each; from samples in one pass over k(x_new, x)."""
@@ -127,7 +127,7 @@ class Posterior:
         if self.trend is None:
             return found
         deviation = self._trend_left(x_new) @ self.trend.coefficients[:, 1:]
-        return found + self.trend.mean(x_new)[:, None] - deviation
+        return found + self._in_parts(x_new, self.trend.mean)[:, None] - deviation
 
     def covariance(self, x_new: Tensor) -> Tensor:
         """Returns the latent covariance, (m, m): exact with a factor, else of rank at most s from the samples."""
@@ -163,8 +163,14 @@ class Posterior:
         """Returns mean and latent variance with what the trend adds to them: t β̂ and uᵀA⁻¹u."""
         if self.trend is None:
             return mean, variance
-        left = self._trend_left(x_new)
-        return mean + self.trend.mean(x_new), variance + ((left @ self.trend.covariance) * left).sum(1)
+        trend = self.trend
+
+        def both(x: Tensor) -> Tensor:
+            left = self._trend_left(x)
+            return torch.stack([trend.mean(x), ((left @ trend.covariance) * left).sum(1)], 1)
+
+        added = self._in_parts(x_new, both)
+        return mean + added[:, 0], variance + added[:, 1]
 
     def _operator(self) -> KernelOperator:
         return make_operator("auto", self.x, self.kernel, self.theta)
@@ -186,8 +192,10 @@ class Posterior:
         return prior - half.T @ half
 
     def _batched(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        return self._in_parts(within_reach(x_new, self.x, self.theta, self.kernel), f)
+
+    def _in_parts(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         # an exact variance takes n numbers per new point: at most 2²⁶ at once
         size = self.batch_size if not self.exact else max(1, min(self.batch_size, 2**26 // self.x.shape[0]))
-        x_new = within_reach(x_new, self.x, self.theta, self.kernel)
         parts = [f(x_new[rows]) for rows in ranges(x_new.shape[0], size)]
         return torch.cat(parts) if parts else f(x_new)

@@ -136,8 +136,9 @@ def _solved(
     state: Any,
 ) -> SolveResult:
     """Solves H V = T; in float64 first by corrections in float32, where that was not enough alone."""
-    if problem.single is not None and start is not None and not solver.leaves_factor:
-        found = refined(problem.operator, problem.single, T, start.clone(), rule, solver, generator=generator)
+    if problem.single is not None and not solver.leaves_factor:
+        start = torch.zeros_like(T) if start is None else start.clone()
+        found = refined(problem.operator, problem.single, T, start, rule, solver, generator=generator)
         if found.converged:
             return replace(found, state=state)
         start = found.solution
