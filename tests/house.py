@@ -18,6 +18,7 @@ ROOMS = (
     "operators",
     "solvers",
     "gradient",
+    "trend",
     "posterior",
     "training",
     "planning",

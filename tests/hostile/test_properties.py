@@ -61,6 +61,17 @@ def test_units_of_y(world: World, way: str, shift: float, scale: float) -> None:
     alike((scale * (mean + shift), scale * std), other, 1e-4)
 
 
+@law(worlds(), ways, st.floats(-1e3, 1e3), st.floats(-1e3, 1e3), examples=200)
+def test_a_line_added_to_y_is_added_to_predictions(world: World, way: str, height: float, slope: float) -> None:
+    """With a trend in one column, whatever the line: it is part of the trend, and nothing else changes."""
+    assume(world.n >= 6)
+    X, y, X_new = world.data
+    column = next(j for j in range(world.d) if np.ptp(X[:, j]))
+    one = answers(world.fit(X, y, trend=[column], **WAYS[way]), X_new)
+    other = answers(world.fit(X, y + height + slope * X[:, column], trend=[column], **WAYS[way]), X_new)
+    alike((one[0] + height + slope * X_new[:, column], one[1]), other, 1e-4)
+
+
 @law(worlds(), ways, st.floats(-1e4, 1e4), st.floats(-9, 9), st.booleans(), examples=200)
 def test_units_of_x(world: World, way: str, shift: float, power: float, mirrored: bool) -> None:
     X, y, X_new = world.data

@@ -100,7 +100,8 @@ class FarInputs:
         x = self._scaler.turn(model.posterior_.x.double().cpu().numpy(), back=True)
         self._low, self._high, spread = x.min(0), x.max(0), x.std(0)
         self._reach = FAR * np.where(spread > 0, spread, 1.0)  # a constant column has units of its own
-        self._prior = self._scaler.y_mean
+        back = f"go back to the prior, with mean {self._scaler.y_mean:g}"
+        self._there = back if model.posterior_.trend is None else "are those of the trend alone"
         self._first = ""
         self._rows = 0
 
@@ -127,5 +128,5 @@ class FarInputs:
         more = f" ({self._rows} rows have such cells)" if self._rows > 1 else ""
         return (
             f"{self._first}, more than {FAR:,.0f} standard deviations beyond all rows of the training{more}: is it a "
-            f"code for a missing value? That far out predictions go back to the prior, with mean {self._prior:g}"
+            f"code for a missing value? That far out predictions {self._there}"
         )

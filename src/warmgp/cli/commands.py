@@ -24,7 +24,15 @@ from warmgp.cli import demo as demonstration
 from warmgp.cli import options as opt
 from warmgp.cli.answers import FarInputs, answer, feature_names, length_scales
 from warmgp.cli.columns import UsageError, feature_chunks, one_target, places, resolve
-from warmgp.cli.fitting import check_apart, check_paths, check_settings, fit_table, number, seconds
+from warmgp.cli.fitting import (
+    check_apart,
+    check_fit,
+    fit_table,
+    number,
+    seconds,
+    show_trend,
+    trend_asked,
+)
 from warmgp.cli.held_out import metrics
 from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import cells, console, say, show, tell
@@ -82,6 +90,7 @@ def fit(
     n_steps: opt.Steps = "auto",
     learning_rate: opt.LearningRate = "auto",
     init: opt.Init = "auto",
+    trend: opt.Trend = None,
     noise_floor: opt.NoiseFloor = 1e-4,
     dtype: opt.Dtype = "auto",
     device: opt.Device = "auto",
@@ -97,8 +106,6 @@ def fit(
 
     With --test-fraction the model is trained on the other rows only, and scored on those held out.
     """
-    if out is None and not dry_run:
-        raise UsageError("--out is needed: the model file to write (or --dry-run, to see the plan only)")
     model = GPRegressor(
         kernel,
         ard=ard,
@@ -113,6 +120,7 @@ def fit(
         n_steps=number("--n-steps", n_steps, int),
         learning_rate=number("--learning-rate", learning_rate, float),
         init=init,
+        trend=trend_asked("--trend", trend),
         noise_floor=noise_floor,
         dtype=dtype,
         device=device,
@@ -122,8 +130,7 @@ def fit(
         verbose=not quiet,
         random_state=seed,
     )
-    check_settings(model, test_fraction)
-    check_paths(data, out, checkpoint, resume)
+    check_fit(model, data, out, test_fraction, resume=resume, dry_run=dry_run)
     where = None if dry_run else out
     fit_table(model, data, target, where, drop=drop or [], one_hot=one_hot or [], test_fraction=test_fraction)
 
@@ -236,6 +243,7 @@ def info(model: opt.Model) -> None:
     for row in length_scales(fitted):
         grid.add_row(*cells(*row))
     console().print(grid)
+    show_trend(fitted)
 
 
 @app.command()

@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.table import Table as Grid
 
 from warmgp.cli.answers import answer
 from warmgp.cli.columns import UsageError, check_cells, check_places, one_target, training_table
 from warmgp.cli.held_out import metrics, split
 from warmgp.cli.tables import open_table
-from warmgp.cli.terminal import show, tell
+from warmgp.cli.terminal import cells, console, show, tell
 from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import check_varies
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.paths import check_writable
+from warmgp.trend import NAMED
 
 
 def number(option: str, text: str, kind: Callable[[str], Any], none: bool = False) -> Any:
@@ -50,6 +52,27 @@ def seconds(option: str, text: str | None) -> float | None:
     return value
 
 
+def trend_asked(option: str, text: str | None) -> str | list[str] | None:
+    """Returns a trend such as linear, or the columns of drift:COL,COL."""
+    if text is None or text in NAMED:
+        return text
+    columns = [name.strip() for name in text.removeprefix("drift:").split(",")]
+    if not text.startswith("drift:") or not all(columns):
+        raise UsageError(f"{option} must be {', '.join(NAMED)} or drift:COL,COL, got {text!r}")
+    return columns
+
+
+def show_trend(model: GPRegressor) -> None:
+    """Prints the coefficients of a model's trend, in the units of the table, where it has one."""
+    found = model.trend_
+    if found is None:
+        return
+    grid = Grid("term", "coefficient", "std error", title="trend", title_justify="left")
+    for name, value, error in zip(found.names, found.coefficients, found.std_errors, strict=True):
+        grid.add_row(*cells(name, f"{value:.6g}", f"{error:.3g}"))
+    console().print(grid)
+
+
 def check_settings(model: GPRegressor, test_fraction: float | None = None) -> None:
     """Refuses wrong options by their names, before a table is read."""
     if test_fraction is not None and not 0 < test_fraction < 1:
@@ -65,6 +88,16 @@ def check_settings(model: GPRegressor, test_fraction: float | None = None) -> No
         text = re.sub(rf"\b({named})=[\"']?([\w.:]+)[\"']?", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", str(error))
         text = re.sub(rf"^({named})\b", lambda m: f"--{m[1].replace('_', '-')}", text)
         raise UsageError(re.sub(r" or an object such as [\w.()]+", "", text)) from error
+
+
+def check_fit(
+    model: GPRegressor, data: Path, out: Path | None, test_fraction: float | None, *, resume: bool, dry_run: bool
+) -> None:
+    """Refuses what a fit cannot be asked for, by the names of the options, before anything is read."""
+    if out is None and not dry_run:
+        raise UsageError("--out is needed: the model file to write (or --dry-run, to see the plan only)")
+    check_settings(model, test_fraction)
+    check_paths(data, out, None if model.checkpoint is None else Path(model.checkpoint), resume)
 
 
 def check_paths(data: Path, out: Path | None, checkpoint: Path | None, resume: bool) -> None:
@@ -128,6 +161,7 @@ def fit_table(
         f" (on {model.plan_.rows:,} of them, drawn at random: --time-limit allows no more)" if model.plan_.rows else ""
     )
     tell(f"fitted {size}: {out}{used}")
+    show_trend(model)
     if len(test):
         found = answer(model, X.iloc[test], data, test + 1, std=True)
         title = f"{len(test):,} held-out rows, which the model has not seen"

@@ -31,6 +31,7 @@ Probes = Annotated[int, typer.Option(help="probes, also the posterior functions 
 Features = Annotated[str, typer.Option(help="random features, an even number, or auto")]
 Tolerance = Annotated[float, typer.Option(help="relative residual at which a solve has converged")]
 MaxEpochs = Annotated[str, typer.Option(help="budget of a solve in epochs, none, or auto")]
+Trend = Annotated[str | None, typer.Option(help="constant, linear, quadratic or drift:COL,COL")]
 Steps = Annotated[str, typer.Option(help="Adam steps, or auto")]
 LearningRate = Annotated[str, typer.Option(help="of Adam, or auto")]
 Init = Annotated[str, typer.Option(help="where to start: ones, sample, subset or auto")]

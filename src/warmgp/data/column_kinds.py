@@ -51,6 +51,8 @@ class ColumnKind(ABC):
     """How many columns it takes."""
     width: ClassVar[int]
     """How many inputs it makes of them."""
+    axes: ClassVar[tuple[str, ...]]
+    """What each of these inputs is called, (width,)."""
     dimension: ClassVar[int]
     """In how many of them points are free to move: their variances add up to so many squares of the unit."""
 
@@ -83,6 +85,7 @@ class Geographic(ColumnKind):
     name = "geographic"
     takes = "a pair (latitude, longitude) in degrees"
     count, width, dimension = 2, 3, 2
+    axes = ("x", "y", "z")
 
     def bad_cell(self, X: FloatArray) -> BadCell | None:
         """Returns the first latitude beyond a pole; any finite longitude is one."""

@@ -14,6 +14,7 @@ from warmgp.data.scaling import Standardizer
 from warmgp.estimator.anisotropy import Anisotropy, anisotropy_of
 from warmgp.estimator.parameters import check_seed
 from warmgp.estimator.samples import new_samples
+from warmgp.estimator.trend import TrendCoefficients, coefficients_of
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
 from warmgp.planning.threads import free_threads, limited_threads
@@ -35,6 +36,13 @@ class Predicting:
     def anisotropy_(self) -> Anisotropy | None:
         """The angle and the two ranges where inputs were turned, in units of X; None where they were not."""
         return anisotropy_of(self.scaler_, self.hyperparameters_)
+
+    @property
+    def trend_(self) -> TrendCoefficients | None:
+        """The coefficients of the trend and their standard errors, in the units of X and y; None without a trend."""
+        check_is_fitted(self, "hyperparameters_")
+        trend, scaler = self.posterior_.trend, self.scaler_
+        return None if trend is None else coefficients_of(trend, scaler)
 
     def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
         """Returns the plan and the parameters as training takes them, for functions that are solved for anew."""

@@ -34,6 +34,7 @@ from warmgp.schema import (
 from warmgp.solvers import SOLVERS, Solver, StoppingRule
 from warmgp.training.local_start import LocalStart
 from warmgp.training.state import StepRecord
+from warmgp.trend import MOST_TERMS
 
 GRADIENTS: dict[str, type[GradientEstimator]] = {"exact": Exact, "standard": Standard, "pathwise": Pathwise}
 DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:[0-9]{1,3})?")
@@ -103,6 +104,7 @@ _plan = of_class(
     last_epochs=UNLIMITED["max_epochs"],
     signal_ratio=number(finite=False),
     rows=whole(0),
+    trend_terms=whole(0, MOST_TERMS),
 )
 _any_number = number(-math.inf, finite=False, nan=True)
 _record = of_class(

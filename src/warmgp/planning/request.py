@@ -14,6 +14,7 @@ from warmgp.kernels import Kernel, get_kernel
 from warmgp.planning.devices import available_memory, resolve_device
 from warmgp.planning.gpu_pace import Pace, pace_of
 from warmgp.solvers import Solver, StoppingRule, get_solver
+from warmgp.trend import Asked, check_trend, term_count
 
 GRADIENTS = ("exact", "standard", "pathwise")
 STARTS = ("auto", "ones", "sample", "subset")
@@ -45,6 +46,7 @@ class Settings:
     time_limit : float or None
         The seconds that a fit may take; None for as long as it takes.
     kernel : str or Kernel
+    trend : str, list of columns or None
     """
 
     solver: str | Solver = "auto"
@@ -61,10 +63,12 @@ class Settings:
     memory_budget: int | None = None
     time_limit: float | None = None
     kernel: str | Kernel = "matern32"
+    trend: Asked = None
 
     def __post_init__(self) -> None:
         """Raises a ValueError that names the first wrong setting, what came, and what is accepted."""
         get_kernel(self.kernel)
+        check_trend(self.trend)
         if not is_auto(self.solver):
             get_solver(self.solver)
         _check_gradient(self.gradient)
@@ -155,6 +159,11 @@ class Request:
         """The random features of the estimator that was given, else those of the settings."""
         given = self.given_gradient
         return given.n_features if isinstance(given, Pathwise) else self.settings.n_features
+
+    @property
+    def trend_terms(self) -> int:
+        """The systems of a trend, p, which are solved for beside those."""
+        return term_count(self.settings.trend, self.d)
 
     @property
     def columns(self) -> int:
