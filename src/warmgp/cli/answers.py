@@ -22,12 +22,6 @@ class NoAnswerError(RuntimeError):
     """Says that a prediction is not a finite number."""
 
 
-def feature_names(model: GPRegressor) -> list[str]:
-    """Returns the columns that the model reads; x0, x1, … where it was fitted without names."""
-    names = getattr(model, "feature_names_in_", None)
-    return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
-
-
 def answer(
     model: GPRegressor,
     X: pd.DataFrame,
@@ -82,15 +76,15 @@ class FarInputs:
         self._first = ""
         self._rows = 0
 
-    def look(self, X: pd.DataFrame, path: Path, first_row: int) -> None:
-        """Looks at the rows in X, of which the first is number ``first_row`` of its table, counted from 1."""
+    def look(self, X: pd.DataFrame, path: Path, rows: NDArray[np.intp] | range) -> None:
+        """Looks at the rows in X, which have these numbers in their table, counted from 1."""
         z = self._scaler.x(X.to_numpy())
         far = (z < self._low - self._reach) | (z > self._high + self._reach)
         if not far.any():
             return
         if not self._rows:
             row, column = divmod(int(far.argmax()), far.shape[1])
-            cell = f"{X.iloc[row, column]:g} in row {first_row + row}"
+            cell = f"{X.iloc[row, column]:g} in row {rows[row]}"
             self._first = f"column {X.columns[column]!r} of {path} is {cell}"
         self._rows += int(far.any(1).sum())
 

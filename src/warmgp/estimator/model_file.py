@@ -74,7 +74,12 @@ CONTENT = record(
         "log_marginal_likelihood": maybe(number(-np.inf, finite=False, nan=True)),
         "feature_names": maybe(list_of(text)),
     },
-    {"stop_reason": text, "solve_error": number(0.0, finite=False, nan=True), "report": of_class(Report)},
+    {
+        "stop_reason": text,
+        "solve_error": number(0.0, finite=False, nan=True),
+        "report": of_class(Report),
+        "target_name": maybe(text),
+    },
 )
 
 
@@ -183,6 +188,7 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         "stop_reason": model.stop_reason_,
         "log_marginal_likelihood": model.log_marginal_likelihood_value_,
         "feature_names": None if names is None else list(names),
+        "target_name": getattr(model, "target_name_", None),
     }
     write(path, "model", tensors, content)
 
@@ -245,6 +251,7 @@ def _restore(
     model.stop_reason_ = content.get("stop_reason", "unknown")
     model.log_marginal_likelihood_value_ = content["log_marginal_likelihood"]
     model.n_features_in_ = d
+    model.target_name_ = content.get("target_name")
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
     return model
