@@ -28,7 +28,7 @@ import pandas as pd
 from warmgp.cli import commands as cli
 
 DOCS = Path(__file__).resolve().parent
-PAGES = ("index.md", "tutorial.md", "choosing.md", "command_line.md", "mathematics.md", "extending.md")
+PAGES = ("index.md", "tutorial.md", "choosing.md", "command_line.md", "grids.md", "mathematics.md", "extending.md")
 FENCE = re.compile(r"^```(python|sh|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = re.compile(r"<!-- not run: [^\n]+ -->\n+$")
 

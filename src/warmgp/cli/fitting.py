@@ -13,7 +13,7 @@ import pandas as pd
 from warmgp.cli.answers import answer
 from warmgp.cli.columns import UsageError, one_target, training_table
 from warmgp.cli.held_out import metrics, split
-from warmgp.cli.tables import open_table, table_format
+from warmgp.cli.tables import GRID, open_table, table_format
 from warmgp.cli.terminal import show, tell
 from warmgp.data.scaling import check_varies
 from warmgp.estimator.parameters import check_parameters
@@ -84,7 +84,7 @@ def check_request(data: Path | None, grid: str | None, blocks: int | None, sampl
     if (data is None) == (grid is None):
         both = "not both" if grid is not None else 'such as --grid "lon=5:17:0.05,lat=43:49:0.05"'
         raise UsageError(f"predict needs DATA, a file with what to predict, or --grid, {both}")
-    gridded = data is None or table_format(data) == ".nc"
+    gridded = data is None or table_format(data) == GRID
     if blocks is not None:
         if not gridded:
             raise UsageError(f"--blocks averages over cells, and {data} has rows: use --grid")

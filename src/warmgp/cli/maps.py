@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from warmgp import __version__
 from warmgp.cli.answers import FarInputs, answer
 from warmgp.cli.columns import UsageError, resolve
-from warmgp.cli.tables import NetcdfTable, TableError, TableWriter, open_table, quoted, table_format
+from warmgp.cli.tables import GRID, NetcdfTable, TableError, TableWriter, open_table, quoted, table_format
 from warmgp.cli.terminal import bar, say, tell
 from warmgp.data.grids import CHUNK_ROWS, Cells, boxes, chunk_of_cells, chunks, missing_cells
 from warmgp.data.named_grids import h5netcdf_for
@@ -52,7 +52,7 @@ def predict_map(
     with writer, bar(quiet) as shown:
         task = shown.add_task("predicting", total=1.0, rows="0 cells")
         for start, stop in chunks(cells.size, size):
-            columns = cells.rows(list(cells.columns), start, stop)
+            columns = cells.rows(list(dict.fromkeys([*names, *cells.coordinates])), start, stop)
             there = ~missing_cells({name: columns[name] for name in names})
             numbers = np.arange(start + 1, stop + 1)[there]
             made = {name: np.full(stop - start, np.nan) for name in results}
@@ -90,7 +90,7 @@ def cells_in(path: Path, names: Sequence[str]) -> Cells:
 
 def check_map_path(out: Path) -> None:
     """Refuses a file that a map cannot be written to, before any work is done."""
-    if table_format(out) != ".nc":
+    if table_format(out) != GRID:
         TableWriter(out)
         return
     check_writable(out)
@@ -110,7 +110,7 @@ def map_writer(out: Path, model: GPRegressor, cells: Cells, results: list[str], 
     clash = sorted(set(cells.coordinates) & set(results))
     if clash:
         raise UsageError(f"the coordinate {quoted(clash)} has the name of a result: rename that column, and fit again")
-    if table_format(out) != ".nc":
+    if table_format(out) != GRID:
         return MapTable(out, cells)
     about, told = described(model, OF_BLOCKS if blocks else WITH_NOISE, blocks=bool(blocks))
     about |= {"source": f"warmgp {__version__}", "Conventions": "CF-1.8"}

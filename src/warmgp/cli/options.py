@@ -41,7 +41,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="only say how it would t
 
 # -- of predict, score and demo --------------------------------------------------------------------------------------
 MaybeData = Annotated[
-    Path | None, typer.Argument(metavar="[DATA]", help="table: .csv, .csv.gz, .parquet or .npz; grid: .nc")
+    Path | None, typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .parquet or .npz; grid: .nc")
 ]
 OutTable = Annotated[Path, typer.Option(help="to write: .csv, .csv.gz, .parquet, .npz; of a grid also .nc")]
 GridText = Annotated[

@@ -31,8 +31,10 @@ from warmgp.data.named_grids import read_cells
 from warmgp.files.atomic import whole_file
 from warmgp.files.paths import check_readable, check_writable
 
-FORMATS = (".csv", ".csv.gz", ".parquet", ".pq", ".npz", ".nc")
-"""The extensions of tables; the last is a grid, and is written only with one."""
+FORMATS = (".csv", ".csv.gz", ".parquet", ".pq", ".npz")
+"""The extensions of tables."""
+GRID = ".nc"
+"""The extension of a grid, which is read as a table and written by a map alone."""
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "null", "NULL", "None"]
 """Cells of a CSV that count as blank."""
 # from pandas 3.1 on every number is parsed exactly, and the option is deprecated
@@ -105,17 +107,17 @@ def open_table(path: str | os.PathLike[str], about: Sequence[str] = ()) -> Table
         raise TableError(f"{path} is empty: it must name its columns and have rows")
     if kind == ".npz":
         return _NpzTable(path)
-    if kind == ".nc":
+    if kind == GRID:
         return NetcdfTable(path, about)
     return _ParquetTable(path) if kind in (".parquet", ".pq") else _CsvTable(path)
 
 
 def table_format(path: Path) -> str:
-    """Returns the extension of a path, one of ``FORMATS``; raises for any other."""
-    for known in FORMATS:
+    """Returns the extension of a path, one of ``FORMATS`` or ``GRID``; raises for any other."""
+    for known in (*FORMATS, GRID):
         if path.name.lower().endswith(known):
             return known
-    raise TableError(f"{path} has an unknown extension: tables are {', '.join(FORMATS)}")
+    raise TableError(f"{path} has an unknown extension: tables are {', '.join(FORMATS)}, grids are {GRID}")
 
 
 class _CsvTable(Table):
@@ -314,7 +316,7 @@ class TableWriter:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.kind = table_format(self.path)
-        if self.kind == ".nc":
+        if self.kind == GRID:
             raise TableError(f"{path}: NetCDF holds a grid, and these are rows: use --grid, or write .csv")
         check_writable(self.path)
         if self.kind in (".parquet", ".pq"):

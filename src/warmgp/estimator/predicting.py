@@ -94,7 +94,8 @@ class Predicting:
             return blocks_named(self, X, points)
         if groups is None or points is not None:
             raise ValueError("rows of X are averaged by their groups: give groups, one label for each row, no points")
-        return group_averages(self, X, groups)
+        mean, std = group_averages(self, X, groups)
+        return like(X, mean), like(X, std)
 
     def _standardised(self, X: ArrayLike) -> torch.Tensor:
         """Returns new inputs as the posterior takes them, (m, d)."""
