@@ -17,6 +17,7 @@ from warmgp.cli.commands import main
 
 xr = pytest.importorskip("xarray", reason="maps need xarray: pip install 'warmgp[maps]'")
 pytest.importorskip("h5py", reason="NetCDF 4 needs h5py: pip install 'warmgp[maps]'")
+h5netcdf = pytest.importorskip("h5netcdf", reason="NetCDF 4 needs h5netcdf: pip install 'warmgp[maps]'")
 GRID = "lon=5:17:1.5,lat=49:43:-1"
 
 
@@ -236,6 +237,13 @@ def test_bad_files_are_refused(folder: Path, tmp_path: Path, capsys: pytest.Capt
         refused(capsys, ["fit", tmp_path / name, "--target", "t", "--out", tmp_path / "m"], told)
     gaps = ["fit", tmp_path / "gaps.nc", "--target", "temperature", "--out", tmp_path / "m"]
     refused(capsys, gaps, ["no rows (126 cells lack a value)"])
+    with h5netcdf.File(tmp_path / "claim.nc", "w") as file:
+        file.dimensions = {"y": 10**6, "x": 10**6}
+        for name, dims in (("y", ("y",)), ("x", ("x",)), ("t", ("y", "x"))):
+            file.create_variable(name, dims, "f8")
+    assert (tmp_path / "claim.nc").stat().st_size < 10**5
+    claim = ["fit", tmp_path / "claim.nc", "--target", "t", "--out", tmp_path / "m"]
+    refused(capsys, claim, ["claim.nc has 1,000,000,000,000 cells, of which at most 100,000,000 are read"])
     wrong = ["fit", folder / "field.nc", "--target", "temperatur", "--out", tmp_path / "m"]
     refused(capsys, wrong, ["has no column 'temperatur'; did you mean 'temperature'"])
     lacking = ["predict", folder / "model", tmp_path / "bare.nc", "--out", tmp_path / "o.nc"]

@@ -6,6 +6,7 @@ since …"): a model takes numbers, and the file's own units are those that its 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from warmgp.data.grids import Cells, Column, FloatArray, GridError, grid_cells
+from warmgp.data.grids import MOST_CELLS, Cells, Column, FloatArray, GridError, grid_cells
 
 EXTRA = "pip install 'warmgp[maps]'"
 """What installs xarray and what it reads and writes NetCDF by."""
@@ -134,6 +135,9 @@ def read_cells(path: Path, about: Sequence[str] = ()) -> Cells:
         if not named:
             raise GridError("holds no variable: save it with the one to predict and its coordinates")
         dims = set(_dims(dataset, named))
+        claimed = math.prod(dataset.sizes[dim] for dim in dims)
+        if claimed > MOST_CELLS:  # a small file may claim any number
+            raise GridError(f"has {claimed:,} cells, of which at most {MOST_CELLS:,} are read: cut it into parts")
         over = [
             name
             for name in (*dataset.coords, *dataset.data_vars)
