@@ -35,6 +35,7 @@ PAGES = (
     "maps.md",
     "trend.md",
     "command_line.md",
+    "grids.md",
     "mathematics.md",
     "extending.md",
 )

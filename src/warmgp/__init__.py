@@ -4,6 +4,7 @@
 gradient estimator and ``train``.
 """
 
+from warmgp.data.named_grids import grid
 from warmgp.estimator.convergence import ConvergenceWarning
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.logs import CSVLog, JSONLines, TensorBoard
@@ -61,5 +62,6 @@ __all__ = [
     "TrainingOptions",
     "TrainingResult",
     "TrainingState",
+    "grid",
     "train",
 ]

@@ -125,6 +125,10 @@ def test_over_turned_inputs_it_is_universal_kriging_of_the_columns(
     exact = kriging("matern32", u, y, u_new, T, t, found)
     if solver == "cholesky":
         check(model, new, exact)
+        mean, std = model.predict_blocks(new, groups=[0, 0, 0, 1, 1, 1])
+        halves = [slice(0, 3), slice(3, 6)]
+        np.testing.assert_allclose(mean, [exact.mean[half].mean() for half in halves], rtol=1e-6)
+        np.testing.assert_allclose(std, [exact.latent[half, half].mean() ** 0.5 for half in halves], rtol=1e-6)
     else:
         np.testing.assert_allclose(model.predict(new), exact.mean, rtol=1e-4)
         np.testing.assert_allclose(model.trend_.std_errors, exact.errors, rtol=1e-4)

@@ -165,6 +165,21 @@ def test_samples_have_the_posteriors_moments(world: World, solver: str) -> None:
     assert apart <= 5 * ((np.trace(C) ** 2 + size**2) / s) ** 0.5 + 0.1 * size + 1e-3 * world.noise**2 * NEW
 
 
+@law(worlds(), st.integers(1, NEW), examples=100)
+def test_averages_over_blocks(world: World, count: int) -> None:
+    """Block kriging: the mean and std of the field's average over a group are those of the exact posterior."""
+    X, y, X_new = world.data
+    groups = np.arange(NEW) % count
+    mean, std = world.fit(X, y).predict_blocks(X_new, groups)
+    exact = world.reference(X, y)
+    A = (np.arange(count)[:, None] == groups) / np.bincount(groups)[:, None]
+    scale = float(exact.target.scale)
+    centre = float(exact.target.mean) + scale * (A @ exact.predict(X_new).mean)
+    spread = scale * np.sqrt(np.maximum(np.diag(A @ exact.covariance(X_new) @ A.T), 0))
+    unit = np.hypot(spread, scale * world.noise)
+    assert (np.abs(mean - centre) / unit).max() <= 1e-4 and (np.abs(std - spread) / unit).max() <= 1e-4
+
+
 # -- gradients -------------------------------------------------------------------------------------------------------
 def slopes(world: World, x: Array, y: Array) -> Array:
     """∂L/∂θ by central differences of the reference's likelihood."""

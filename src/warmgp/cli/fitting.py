@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.table import Table as Grid
 
 from warmgp.cli.answers import answer
 from warmgp.cli.columns import UsageError, check_cells, check_places, one_target, training_table
 from warmgp.cli.held_out import metrics, split
-from warmgp.cli.tables import open_table
+from warmgp.cli.tables import GRID, open_table, table_format
 from warmgp.cli.terminal import cells, console, show, tell
 from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import check_varies
@@ -115,6 +116,22 @@ def check_paths(data: Path, out: Path | None, checkpoint: Path | None, resume: b
     check_apart({"DATA": data, "--out": out, "--checkpoint": checkpoint})
 
 
+def check_request(data: Path | None, grid: str | None, blocks: int | None, samples: int) -> bool:
+    """Returns whether a grid is to be predicted; refuses options of predict that do not go together."""
+    if (data is None) == (grid is None):
+        both = "not both" if grid is not None else 'such as --grid "lon=5:17:0.05,lat=43:49:0.05"'
+        raise UsageError(f"predict needs DATA, a file with what to predict, or --grid, {both}")
+    gridded = data is None or table_format(data) == GRID
+    if blocks is not None:
+        if not gridded:
+            raise UsageError(f"--blocks averages over cells, and {data} has rows: use --grid")
+        if blocks < 1:
+            raise UsageError(f"--blocks must be a count of points along a cell's side, 1 or more, got {blocks}")
+        if samples:
+            raise UsageError("--samples and --blocks do not go together: leave one out")
+    return gridded
+
+
 def check_apart(paths: dict[str, Path | None]) -> None:
     """Refuses two paths, by what they are for, that are the same file: nothing is written over what is read."""
     seen: dict[Path, str] = {}
@@ -137,20 +154,23 @@ def fit_table(
 
     The model of an interrupted training is written, too, before the interrupt goes on.
     """
-    table = open_table(data)
+    table = open_table(data, target)
     name = one_target(table, target)
     check_places(table, name, model.columns, [*drop, *one_hot])
-    X, y = training_table(table, name, drop, one_hot)
+    X, values = training_table(table, name, drop, one_hot)
     if model.columns:
-        check_cells(InputMap.of(model.columns, list(X.columns)), X.to_numpy(np.float64), data)
+        check_cells(InputMap.of(model.columns, list(X.columns)), X.to_numpy(np.float64), data, range(1, len(X) + 1))
+    y = pd.Series(values, name=name)
+    if table.left_out:
+        tell(f"{table.left_out:,} cells of {data} lack a value and are left out: {len(y):,} are used", stderr=True)
     train, test = split(len(y), test_fraction, model.random_state)
-    check_varies(y[train], f"the target {name!r} of {data}", "check --target")
+    check_varies(values[train], f"the target {name!r} of {data}", "check --target")
     size = f"{len(train):,} rows of {X.shape[1]} columns"
     if out is None:
         tell(f"{size}. {model.plan(X.iloc[train])}")
         return
     try:
-        model.fit(X.iloc[train], y[train])
+        model.fit(X.iloc[train], y.iloc[train])
     except KeyboardInterrupt as interrupted:
         if hasattr(model, "history_"):
             model.save(out)
@@ -165,4 +185,4 @@ def fit_table(
     if len(test):
         found = answer(model, X.iloc[test], data, test + 1, std=True)
         title = f"{len(test):,} held-out rows, which the model has not seen"
-        show(title, metrics(y[test], found["mean"], found["std"]))
+        show(title, metrics(values[test], found["mean"], found["std"]))

@@ -92,6 +92,7 @@ CONTENT = record(
         "columns": columns_json.MAP,
         "angle": number(),
         "trend_terms": list_of(list_of(whole(0))),
+        "target_name": maybe(text),
     },
 )
 
@@ -219,6 +220,7 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         "stop_reason": model.stop_reason_,
         "log_marginal_likelihood": model.log_marginal_likelihood_value_,
         "feature_names": None if names is None else list(names),
+        "target_name": getattr(model, "target_name_", None),
     }
     if trend is not None:
         content["trend_terms"] = [list(term) for term in trend.basis.terms]
@@ -293,6 +295,7 @@ def _restore(
     model.stop_reason_ = content.get("stop_reason", "unknown")
     model.log_marginal_likelihood_value_ = content["log_marginal_likelihood"]
     model.n_features_in_ = len(columns.names)
+    model.target_name_ = content.get("target_name")
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
     return model

@@ -105,9 +105,12 @@ class TrainingData:
 def training_data(
     model: Any, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None
 ) -> TrainingData:
-    """Checks and standardises what an estimator is to be fitted to; sets names and number of inputs on it."""
+    """Checks and standardises what an estimator is to be fitted to; sets names and number of inputs on it, and the
+    name of the target."""
     inputs = check_inputs(model, X, reset=True, least=2)
     targets, rest = check_targets(y, len(inputs)), integer_rest(X)
+    name = getattr(y, "name", None)
+    model.target_name_ = name if isinstance(name, str) else None
     columns = columns_of(model, X, inputs)
     check_start(model.init, columns, model.ard)
     check_varies(targets)

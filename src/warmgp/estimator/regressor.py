@@ -146,6 +146,8 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         The number of inputs.
     feature_names_in_ : ndarray of str
         Their names, where X had some.
+    target_name_ : str or None
+        The name of y, where it had one.
 
     Examples
     --------
