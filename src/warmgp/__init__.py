@@ -6,6 +6,7 @@ gradient estimator and ``train``.
 
 from warmgp.estimator.convergence import ConvergenceWarning
 from warmgp.estimator.regressor import GPRegressor
+from warmgp.estimator.variogram import Variogram, plot_variogram, variogram
 from warmgp.files.logs import CSVLog, JSONLines, TensorBoard
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
@@ -61,5 +62,8 @@ __all__ = [
     "TrainingOptions",
     "TrainingResult",
     "TrainingState",
+    "Variogram",
+    "plot_variogram",
     "train",
+    "variogram",
 ]
