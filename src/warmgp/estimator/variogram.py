@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,11 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 from warmgp.checks import check_count, is_number
 from warmgp.data.arrays import check_inputs, check_targets, integer_rest
 from warmgp.estimator.pairs import Pairs, binned, draw_pairs
+from warmgp.estimator.regressor import GPRegressor
 from warmgp.kernels import Kernel
 from warmgp.planning.threads import free_threads
-
-if TYPE_CHECKING:
-    from warmgp.estimator.regressor import GPRegressor
 
 FloatArray = NDArray[np.float64]
 
@@ -109,7 +107,7 @@ class Variogram:
             ax.axvline(self.range, color="0.7", lw=1, label=f"range {self.range:.3g}")
         ax.set(xlabel=f"distance (units of {self.name})", ylabel="semivariance (units of y²)", xlim=(0.0, end))
         ax.set_ylim(bottom=0.0)
-        ax.legend(loc="lower right")
+        ax.legend()
         return ax
 
     def __str__(self) -> str:
