@@ -72,8 +72,9 @@ PUBLISHED = {  # MAE, RMSE, CRPS and coverage
     "tapering": (1.87, 2.45, 1.32, 0.93),
     "metakriging": (2.08, 2.50, 1.44, 0.89),
 }
-"""Scores of the study that two sources agree on. Its two other methods are left out: sources differ on the predictive
-process (RMSE 2.52 or 2.64), and of fixed-rank kriging we have one source (RMSE 2.44)."""
+"""Scores of the study: RMSEs that two sources agree on; the rest is from one of them, the code of a later paper on
+fixed-rank kriging, which also agrees with the other on the CRPS of the best two. Two methods are left out: sources
+differ on the predictive process (RMSE 2.52 or 2.64), and of fixed-rank kriging we have one source alone (2.44)."""
 
 
 # -- scores ----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """A satellite saw the ground between clouds: the temperature below them, and how well it is known.
 
     python examples/satellite.py                                       # a made-up picture, 4,000 pixels to train on
-    python examples/satellite.py --data satellite.npz                  # the real one, 20,000 of its pixels
+    python examples/satellite.py --data satellite.npz                  # the real one, 10,000 of its pixels
     python examples/satellite.py --data satellite.npz --rows 0 --device cuda      # all 105,569 of them
 
 The file holds x_train (rows, 2) longitude and latitude of what was seen, y_train in °C, and x_test and y_test below the
@@ -64,7 +64,7 @@ def crps(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Map temperatures below clouds, with what is known of them.")
     parser.add_argument("--data", type=Path, help="npz with x_train, y_train, x_test, y_test; or its folder")
-    parser.add_argument("--rows", "--n", type=int, help="random training pixels; 0 for all (default: 20,000)")
+    parser.add_argument("--rows", "--n", type=int, help="random training pixels; 0 for all (default: 10,000)")
     parser.add_argument("--kernel", default="matern12", help="matern12 (rough ground), matern32, matern52 or rbf")
     parser.add_argument("--steps", type=int, help="optimiser steps, instead of the planner's")
     parser.add_argument("--grid", type=int, default=250, help="cells of the maps from west to east")
@@ -82,7 +82,7 @@ def main() -> None:
     else:
         print(f"data          {path}")
         parts = load(path)
-        rows = 20_000 if args.rows is None else args.rows
+        rows = 10_000 if args.rows is None else args.rows
     X, y, X_hidden, y_hidden = parts
     if args.quick:
         args.steps, args.grid = 20, 60

@@ -161,6 +161,7 @@ def test_ranges_of_the_kernels() -> None:
         ({"along": "west"}, "got 'west'"),
         ({"along": True}, "got True"),
         ({"n_lags": 0}, "n_lags must be an integer of at least 1"),
+        ({"random_state": -1}, "random_state must be an integer of at least 0"),
         ({"max_lag": -1.0}, "max_lag must be a positive number or None"),
         ({"max_lag": math.inf}, "max_lag must be a positive number or None"),
         ({"max_lag": 1e-9}, "no pair of points is within max_lag=1e-09 of east: give a larger max_lag"),

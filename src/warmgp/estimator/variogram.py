@@ -159,7 +159,7 @@ def variogram(
     -------
     Variogram
     """
-    _check(model, X, y, tolerance, max_lag, n_lags)
+    _check(model, X, y, tolerance, max_lag, n_lags, random_state)
     j, name = _input(model, along)
     steps = _steps(model)
     lengths = 1.0 / np.linalg.norm(steps, axis=1)
@@ -216,12 +216,13 @@ def correlation_range(kernel: Kernel) -> float:
 
 
 # -- from the user's arguments to numbers ----------------------------------------------------------------------------
-def _check(model: Any, X: Any, y: Any, tolerance: Any, max_lag: Any, n_lags: Any) -> None:
+def _check(model: Any, X: Any, y: Any, tolerance: Any, max_lag: Any, n_lags: Any, random_state: Any) -> None:
     """Raises where an argument is not one, before any work."""
     check_is_fitted(model, "hyperparameters_")
     if (X is None) != (y is None):
         raise ValueError("X and y belong together: give both, or neither to take the data of the training")
     check_count("n_lags", n_lags)
+    check_count("random_state", random_state, least=0)
     if not (is_number(tolerance) and 0 < tolerance <= 90):
         raise ValueError(f"tolerance must be an angle above 0 and of at most 90 degrees, got {tolerance!r}")
     if max_lag is not None and not (is_number(max_lag) and 0 < max_lag < math.inf):
