@@ -18,6 +18,7 @@ ROOMS = (
     "operators",
     "solvers",
     "gradient",
+    "control",
     "posterior",
     "training",
     "planning",
