@@ -19,6 +19,7 @@ ROOMS = (
     "solvers",
     "gradient",
     "trend",
+    "control",
     "posterior",
     "training",
     "planning",

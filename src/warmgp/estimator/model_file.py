@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from warmgp.control import Targets
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.report import Report
@@ -74,6 +75,11 @@ TREND = {
     "trend_covariance": TensorRule(("p", "p"), DOUBLE),
 }
 """Tensors of a model with a trend, whose terms the content names."""
+TARGETS = {
+    "targets": TensorRule(("n", "s"), (torch.int16, torch.int32)),
+    "targets_step": TensorRule((1,), DOUBLE, positive=True),
+}
+"""What the samples were solved for, where variances come from them; files of earlier versions have none."""
 CONTENT = record(
     {
         "settings": lambda *_: None,  # checked against the estimator's parameters
@@ -207,6 +213,9 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
             "trend_coefficients": trend.coefficients,
             "trend_covariance": trend.covariance,
         }
+    if posterior.targets is not None:
+        tensors["targets"] = posterior.targets.codes
+        tensors["targets_step"] = torch.tensor([posterior.targets.step], dtype=torch.float64)
     names = getattr(model, "feature_names_in_", None)
     content = {
         "settings": settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SAVED}),
@@ -260,7 +269,8 @@ def _restore(
     settings = settings_from_json(cls, content["settings"])
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
     terms = content.get("trend_terms")
-    sizes = check_tensors(tensors, TENSORS | (TREND if terms is not None else {}))
+    more = (TREND if terms is not None else {}) | (TARGETS if TARGETS.keys() & tensors.keys() else {})
+    sizes = check_tensors(tensors, TENSORS | more)
     d, lengths = sizes["d"], sizes["t"] - 2
     expect(lengths in (1, d), "theta", f"{2 + d} or 3 numbers", sizes["t"])
     expect(sizes["1 + s"] == 1 + sizes["s"], "solution", f"of {1 + sizes['s']} columns", sizes["1 + s"])
@@ -279,14 +289,18 @@ def _restore(
     there = {name: tensors[name].to(place) for name in parts}
     prior = FeaturePrior(there["frequencies"], there["sin_weights"], there["cos_weights"])
     theta = Hyperparameters.from_vector(tensors["theta"])
+    targets = None
+    if "targets" in tensors:
+        targets = Targets(tensors["targets"].to(place), float(tensors["targets_step"]))
     model = cls(**settings)
     model.plan_ = plan
     model.report_ = _report(content, sizes["s"]).read_on(place)
     units = tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale
     model.scaler_ = Standardizer(*units, columns, angle)
     model.posterior_ = Posterior(
-        there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"], trend=trend
-    )
+        there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"],
+        trend=trend, targets=targets,
+    )  # fmt: skip
     model.hyperparameters_ = theta
     model.history_ = list(plan_json.history_from_json(content["history"]))
     model.n_steps_ = len(model.history_)

@@ -60,7 +60,8 @@ class Predicting:
 
         Both are those of new observations; ``include_noise=False`` leaves the observation noise out. They are exact
         for a model trained exactly, and up to 2,500 points by default. Otherwise they come from the posterior samples,
-        and the covariance without noise has rank at most ``n_probes``. The mean alone is computed without them.
+        with near points as their control (:meth:`std_error` says how exact that is), and the covariance without noise
+        has rank at most ``n_probes``. The mean alone is computed without them.
 
         X may also be an ``xarray.Dataset`` or ``DataArray`` whose coordinates or variables have the names of the
         inputs, such as :func:`warmgp.grid` makes. What comes back is then one Dataset over the same dimensions, with
@@ -90,6 +91,18 @@ class Predicting:
             std = (variance.double() + noise).sqrt().cpu().numpy()
             centre = self.scaler_.y_back(mean.cpu().double().numpy())
             return like(X, all_finite(centre)), like(X, all_finite(self.scaler_.y_scale_back(std)))
+
+    def std_error(self, X: ArrayLike, include_noise: bool = True) -> FloatArray:
+        """Returns the relative error by chance of :meth:`predict`'s standard deviation at each row of X, (rows of X,).
+
+        0.02 means that the std there is within about 2% of the exact one at the same hyperparameters, for two rows of
+        three. It is estimated from the samples behind the std, and zero where that is exact.
+        """
+        check_is_fitted(self, "hyperparameters_")
+        posterior, x = self.posterior_, self._standardised(X)
+        with free_threads(x.device, len(x) * len(posterior.x)):
+            error = posterior.std_error(x, posterior.noise_variance if include_noise else 0.0)
+        return like(X, error.double().cpu().numpy())
 
     def predict_blocks(self, X: ArrayLike, groups: ArrayLike | None = None, points: int | None = None) -> Any:
         """Returns mean and std of the field's average over blocks: block kriging, without the noise of observations.
