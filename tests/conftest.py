@@ -19,7 +19,7 @@ if not torch.cuda.is_available():
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the battery in ``tests/hostile``: here, because pytest knows them only from a folder it starts in."""
     group = parser.getgroup("hostile")
-    group.addoption("--hostile-scale", type=float, default=0.04, help="how much of the battery to run; 1 is all of it")
+    group.addoption("--hostile-scale", type=float, default=0.02, help="how much of the battery to run; 1 is all of it")
     group.addoption("--hostile-seed", type=int, default=None, help="its seed; a new one every run unless given")
 
 
