@@ -17,17 +17,23 @@ from unittest.mock import patch
 
 import torch
 
-from warmgp.cli.commands import main
+from warmgp.cli import commands
 
 CONTEXT = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
 if hasattr(os, "fork"):
     CONTEXT.set_forkserver_preload(["pytest", "warmgp.cli.commands", "torch.utils.tensorboard"])
 
+SOURCE = str(Path(commands.__file__).parents[2])  # the library that is tested here, wherever a test has gone to
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": os.pathsep.join(filter(None, [SOURCE, os.environ.get("PYTHONPATH", "")])),
+}
+
 
 def begin(function: Callable[..., Any], *arguments: Any) -> BaseProcess:
     """The process that calls ``function``, which has begun."""
     process = CONTEXT.Process(target=_with_one_thread, args=(function, *arguments), daemon=True)
-    with patch.dict(os.environ, OMP_NUM_THREADS="1"):  # the process they are forked from starts with the first of them
+    with patch.dict(os.environ, ENVIRONMENT):  # the process they are forked from starts with the first of them
         process.start()
     return process
 
@@ -50,4 +56,4 @@ def warmgp(shown: Path, *arguments: object) -> None:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
-        sys.exit(main([str(argument) for argument in arguments]))
+        sys.exit(commands.main([str(argument) for argument in arguments]))
