@@ -41,7 +41,7 @@ def test_memory_does_not_grow_with_the_rows_to_predict(tmp_path: Path) -> None:
     model of 13,500 points in float64, of 6,750 features (0.52 GB for 20,000 rows). The test spares itself that, and
     takes float32, 2,000 points and 300 features: all of 80,000 rows would be 640 MB of kernel and 96 MB of features.
     """
-    n, d = 2_000, 5
+    n, d = 2_000, 26
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))
     with warnings.catch_warnings():
