@@ -8,8 +8,8 @@ STAMP := $(VENV)/.installed
 WORKERS ?= auto
 PYTEST := -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
 ONE_THREAD := OMP_NUM_THREADS=1
-INSTALL := -m pip install --quiet --disable-pip-version-check
-EXTRAS := parquet,plot,tensorboard,test
+INSTALL := -m pip install --quiet --no-compile --disable-pip-version-check
+EXTRAS := maps,parquet,plot,tensorboard,test
 
 .PHONY: demo test test-oldest test-newest torture lint format docs dist bench reproduce-small clean
 

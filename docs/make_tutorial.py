@@ -28,7 +28,18 @@ import pandas as pd
 from warmgp.cli import commands as cli
 
 DOCS = Path(__file__).resolve().parent
-PAGES = ("index.md", "tutorial.md", "choosing.md", "maps.md", "command_line.md", "mathematics.md", "extending.md")
+PAGES = (
+    "index.md",
+    "tutorial.md",
+    "choosing.md",
+    "maps.md",
+    "trend.md",
+    "command_line.md",
+    "grids.md",
+    "mathematics.md",
+    "extending.md",
+    "from_kriging.md",
+)
 FENCE = re.compile(r"^```(python|sh|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = re.compile(r"<!-- not run: [^\n]+ -->\n+$")
 
@@ -293,6 +304,8 @@ def main(arguments: list[str]) -> int:
             draw_calibration(names, DOCS / "images" / "tutorial-calibration.png")
             draw_predictions(names, DOCS / "images" / "tutorial-predictions.png")
             draw_history(names, DOCS / "images" / "tutorial-history.png")
+        if name == "from_kriging.md":
+            names["axes"].figure.savefig(DOCS / "images" / "variogram.png", dpi=80)
         print(f"{name} is up to date")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ if not torch.cuda.is_available():
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the battery in ``tests/hostile``: here, because pytest knows them only from a folder it starts in."""
     group = parser.getgroup("hostile")
-    group.addoption("--hostile-scale", type=float, default=0.04, help="how much of the battery to run; 1 is all of it")
+    group.addoption("--hostile-scale", type=float, default=0.02, help="how much of the battery to run; 1 is all of it")
     group.addoption("--hostile-seed", type=int, default=None, help="its seed; a new one every run unless given")
 
 
@@ -42,12 +43,36 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:  # to trace lines takes Triton's interpreter thrice as long, and tests of pages cover no new ones
+        if item.path.parent.name == "project" or item.path.name == "test_fused.py":
+            item.add_marker(pytest.mark.no_cover)
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="needs a CUDA device")
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_rates() -> Iterator[None]:
+    """The rates behind the estimate of a plan are measured with few points: a second less for each kernel and shape."""
+    from warmgp.planning import costs
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(costs, "SIZE", costs.SIZE // 5)
+        yield
+
+
+@pytest.fixture
+def whole_rates(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """They are measured as a user has it, where a fit has to keep to an estimate."""
+    from warmgp.planning import costs
+
+    monkeypatch.setattr(costs, "SIZE", 5 * costs.SIZE)
+    costs.measured_rates.cache_clear()
+    yield
+    costs.measured_rates.cache_clear()
 
 
 @pytest.fixture(scope="session")

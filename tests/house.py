@@ -18,6 +18,8 @@ ROOMS = (
     "operators",
     "solvers",
     "gradient",
+    "trend",
+    "control",
     "posterior",
     "training",
     "planning",

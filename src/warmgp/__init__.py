@@ -4,8 +4,10 @@
 gradient estimator and ``train``.
 """
 
+from warmgp.data.named_grids import grid
 from warmgp.estimator.convergence import ConvergenceWarning
 from warmgp.estimator.regressor import GPRegressor
+from warmgp.estimator.variogram import Variogram, plot_variogram, variogram
 from warmgp.files.logs import CSVLog, JSONLines, TensorBoard
 from warmgp.gradient import Exact, GradientEstimator, Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
@@ -61,5 +63,9 @@ __all__ = [
     "TrainingOptions",
     "TrainingResult",
     "TrainingState",
+    "Variogram",
+    "grid",
+    "plot_variogram",
     "train",
+    "variogram",
 ]

@@ -2,7 +2,12 @@
 
     mean(·)      = k(·, x) v_y
     sample_j(·)  = f_j(·) + k(·, x)(v_y − ẑ_j)
-    variance(·)  = 1/s Σ_j (f_j(·) − k(·, x) ẑ_j)²          (latent; add σ² for observations)
+    variance(·)  ≈ 1/s Σ_j (f_j(·) − k(·, x) ẑ_j)²          (latent; add σ² for observations)
+
+What near points say of each f_j, whose variance is known, takes most of the error by chance from that average
+(``control.py``).
+
+With a trend v_y is H⁻¹(y − Tβ̂), and t(·)ᵀβ̂, u(·)ᵀA⁻¹u(·) and −u(·)ᵀβ̃_j are added to the three (:mod:`warmgp.trend`).
 
 New points go through in batches, so memory is bounded by batch × (tile + samples), never n × n_new. A model solved
 exactly also has the Cholesky factor of H, and then variances and covariances are exact.
@@ -12,16 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from warmgp.control import Control, Targets, std_error
 from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import KernelOperator, make_operator
 from warmgp.operators.base import ranges
 from warmgp.solvers.cholesky import factorise
+from warmgp.trend import Trend
 
 
 def within_reach(x_new: Tensor, x: Tensor, theta: Hyperparameters, kernel: Kernel) -> Tensor:
@@ -55,6 +63,11 @@ class Posterior:
         That factor in float64; an exact posterior without one makes it when first needed.
     batch_size : int
         New points handled at once.
+    trend : Trend or None
+        A trend beside the process; v_y is then H⁻¹(y − Tβ̂).
+    targets : Targets or None
+        What the ẑ_j were solved for, by which variances from samples lose most of their error by chance; without it
+        they are averages over the samples alone.
     """
 
     x: Tensor
@@ -65,6 +78,8 @@ class Posterior:
     exact: bool = False
     factor: Tensor | None = None
     batch_size: int = 8192
+    trend: Trend | None = None
+    targets: Targets | None = None
 
     @property
     def n_samples(self) -> int:
@@ -80,12 +95,16 @@ class Posterior:
         """Returns the same posterior on ``device``; θ stays on the CPU."""
         prior = FeaturePrior(*(part.to(device) for part in vars(self.prior).values()))
         factor = None if self.factor is None else self.factor.to(device)
-        return replace(self, x=self.x.to(device), solution=self.solution.to(device), prior=prior, factor=factor)
+        trend = None if self.trend is None else self.trend.to(device)
+        targets = None if self.targets is None else self.targets.to(device)
+        x, solution = self.x.to(device), self.solution.to(device)
+        return replace(self, x=x, solution=solution, prior=prior, factor=factor, trend=trend, targets=targets)
 
     def mean(self, x_new: Tensor) -> Tensor:
-        """Returns k(x_new, x) v_y, (m,), without evaluating the samples."""
+        """Returns k(x_new, x) v_y and the trend, (m,), without evaluating the samples."""
         operator = self._operator()
-        return self._batched(x_new, lambda x: operator.cross_matmul(x, self.solution[:, :1])[:, 0])
+        mean = self._batched(x_new, lambda x: operator.cross_matmul(x, self.solution[:, :1])[:, 0])
+        return mean if self.trend is None else mean + self._in_parts(x_new, self.trend.mean)
 
     def mean_and_variance(self, x_new: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the mean and the latent variance, (m,) each; from samples in one pass over k(x_new, x)."""
@@ -95,11 +114,28 @@ class Posterior:
             if self.exact:
                 mean = operator.cross_matmul(x, self.solution[:, :1])[:, 0]
                 return torch.stack([mean, self._exact_covariance(operator, x, diagonal=True).to(mean)], 1)
-            mean, deviation = self._mean_and_deviation(operator, x)
-            return torch.stack([mean, deviation.square().mean(1)], 1)
+            products, deviation = self._products_and_deviation(operator, x)
+            return torch.stack([products[:, 0], self._sampled_variance(x, products, deviation)[0]], 1)
 
         pair = self._batched(x_new, both)
-        return pair[:, 0], pair[:, 1]
+        return self._with_trend(x_new, pair[:, 0], pair[:, 1])
+
+    def std_error(self, x_new: Tensor, noise_variance: float = 0.0) -> Tensor:
+        """Returns the relative error by chance of the std at x_new, (m,): zero where variances are exact.
+
+        It is that of √(variance + ``noise_variance``), estimated from the same samples. What a trend adds to the
+        variance has no such error.
+        """
+        if self.exact:
+            return torch.zeros(len(x_new), dtype=self.x.dtype, device=self.x.device)
+        operator = self._operator()
+
+        def both(x: Tensor) -> Tensor:
+            return torch.stack(self._sampled_variance(x, *self._products_and_deviation(operator, x)), 1)
+
+        latent, of_latent = self._batched(x_new, both).T
+        _, variance = self._with_trend(x_new, torch.zeros_like(latent), latent)
+        return of_latent * latent / (variance + noise_variance).clamp_min(torch.finfo(latent.dtype).tiny)
 
     def products(self, x_new: Tensor) -> Tensor:
         """Returns k(x_new, x) [v_y, ẑ_1 … ẑ_s], (m, 1 + s), by the arithmetic of every prediction."""
@@ -111,20 +147,37 @@ class Posterior:
         operator = self._operator()
 
         def functions(x: Tensor) -> Tensor:
-            mean, deviation = self._mean_and_deviation(operator, x)
-            return mean[:, None] + deviation
+            products, deviation = self._products_and_deviation(operator, x)
+            return products[:, :1] + deviation
 
-        return self._batched(x_new, functions)
+        found = self._batched(x_new, functions)
+        if self.trend is None:
+            return found
+        deviation = self._trend_left(x_new) @ self.trend.coefficients[:, 1:]
+        return found + self._in_parts(x_new, self.trend.mean)[:, None] - deviation
 
     def covariance(self, x_new: Tensor) -> Tensor:
-        """Returns the latent covariance, (m, m): exact with a factor, else of rank at most s from the samples."""
+        """Returns the latent covariance, (m, m): exact with a factor, else of rank at most s from the samples.
+
+        The samples' deviations are scaled to the variances of :meth:`mean_and_variance`, which are its diagonal.
+        """
         operator = self._operator()
         if self.exact:
-            return self._exact_covariance(
-                operator, within_reach(x_new, self.x, self.theta, self.kernel), diagonal=False
-            )
-        deviation = self._batched(x_new, lambda x: self._mean_and_deviation(operator, x)[1])
-        return deviation @ deviation.T / self.n_samples
+            near = within_reach(x_new, self.x, self.theta, self.kernel)
+            latent = self._exact_covariance(operator, near, diagonal=False)
+        else:
+
+            def scaled(x: Tensor) -> Tensor:
+                products, deviation = self._products_and_deviation(operator, x)
+                size = torch.linalg.vector_norm(deviation, dim=1).clamp_min(torch.finfo(x.dtype).tiny)
+                return deviation * (self._sampled_variance(x, products, deviation)[0].sqrt() / size)[:, None]
+
+            deviation = self._batched(x_new, scaled)
+            latent = deviation @ deviation.T
+        if self.trend is None:
+            return latent
+        left = self._trend_left(x_new)
+        return latent + left @ self.trend.covariance @ left.T
 
     def cholesky_factor(self) -> Tensor:
         """Returns the lower Cholesky factor of H, (n, n), in float64.
@@ -136,13 +189,45 @@ class Posterior:
         assert self.factor is not None
         return self.factor
 
+    def _trend_left(self, x_new: Tensor) -> Tensor:
+        """Returns u = t(x_new) − k(x_new, x) V, (m, p) in float64: what of the trend the data near by do not fix."""
+        assert self.trend is not None
+        operator, solution = self._operator(), self.trend.solution
+        return self.trend.basis.at(x_new) - self._batched(x_new, lambda x: operator.cross_matmul(x, solution)).double()
+
+    def _with_trend(self, x_new: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns mean and latent variance with what the trend adds to them: t β̂ and uᵀA⁻¹u."""
+        if self.trend is None:
+            return mean, variance
+        trend = self.trend
+
+        def both(x: Tensor) -> Tensor:
+            left = self._trend_left(x)
+            return torch.stack([trend.mean(x), ((left @ trend.covariance) * left).sum(1)], 1)
+
+        added = self._in_parts(x_new, both)
+        return mean + added[:, 0], variance + added[:, 1]
+
     def _operator(self) -> KernelOperator:
         return make_operator("auto", self.x, self.kernel, self.theta)
 
-    def _mean_and_deviation(self, operator: KernelOperator, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns k v_y, (b,), and f_j − k ẑ_j, (b, s)."""
+    def _products_and_deviation(self, operator: KernelOperator, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns k [v_y, ẑ_1 … ẑ_s], (b, 1 + s), and f_j − k ẑ_j, (b, s)."""
         products = operator.cross_matmul(x, self.solution)
-        return products[:, 0], self.prior.evaluate(x, self.theta) - products[:, 1:]
+        return products, self.prior.evaluate(x, self.theta) - products[:, 1:]
+
+    def _sampled_variance(self, x: Tensor, products: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the latent variances, (b,), and the relative errors by chance of their square roots, (b,)."""
+        if self._control is None:
+            variance = deviation.square().mean(1)
+            return variance, std_error(torch.zeros_like(variance), self.n_samples)
+        variance, error = self._control.variance(x, products[:, 1:], deviation)
+        return variance.to(x.dtype), error.to(x.dtype)
+
+    @cached_property
+    def _control(self) -> Control | None:
+        """The control of variances from samples, where their targets are known."""
+        return None if self.targets is None else Control.of(self.x, self.kernel, self.theta, self.targets)
 
     def _exact_covariance(self, operator: KernelOperator, x: Tensor, *, diagonal: bool) -> Tensor:
         """Returns k(x, x) − k(x, X) H⁻¹ k(X, x) in float64, (b, b), or its diagonal, (b,)."""
@@ -156,8 +241,10 @@ class Posterior:
         return prior - half.T @ half
 
     def _batched(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+        return self._in_parts(within_reach(x_new, self.x, self.theta, self.kernel), f)
+
+    def _in_parts(self, x_new: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         # an exact variance takes n numbers per new point: at most 2²⁶ at once
         size = self.batch_size if not self.exact else max(1, min(self.batch_size, 2**26 // self.x.shape[0]))
-        x_new = within_reach(x_new, self.x, self.theta, self.kernel)
         parts = [f(x_new[rows]) for rows in ranges(x_new.shape[0], size)]
         return torch.cat(parts) if parts else f(x_new)

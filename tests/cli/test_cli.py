@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +15,8 @@ import torch
 
 import warmgp.cli.commands
 from cli_tools import API, FAST, command, read_csv, refused, run, table
+from processes import begin, finish
+from processes import warmgp as warmgp_command
 from warmgp import GPRegressor
 from warmgp.cli.commands import main
 from warmgp.cli.held_out import split
@@ -170,23 +171,22 @@ def test_kill_minus_nine_and_resume(tmp_path: Path) -> None:
     """A fit killed in the middle and resumed writes the hyperparameters of an undisturbed one."""
     data = tmp_path / "d.csv"
     table(400).to_csv(data, index=False)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     options = ["--target", "y", "--drop", "colour", "--solver", "ap", "--n-steps", "60", "--n-features", "200"]
     options += ["--n-probes", "8", "--device", "cpu", "--quiet", "--checkpoint-every", "1"]
-    whole, resumed, checkpoint = tmp_path / "whole", tmp_path / "resumed", tmp_path / "run.ckpt"
-    subprocess.run(command("fit", data, "--out", whole, *options), env=environment, check=True)
+    whole, resumed, checkpoint, shown = (tmp_path / name for name in ("whole", "resumed", "run.ckpt", "shown"))
+    assert finish(warmgp_command, shown, "fit", data, "--out", whole, *options) == 0, shown.read_text()
 
-    fit = command("fit", data, "--out", resumed, "--checkpoint", checkpoint, *options)
-    process = subprocess.Popen(fit, env=environment)
-    while process.poll() is None and not (checkpoint.exists() and read(checkpoint, "checkpoint")[1]["step"] >= 3):
+    fit = [warmgp_command, shown, "fit", data, "--out", resumed, "--checkpoint", checkpoint, *options]
+    process = begin(*fit)
+    while process.is_alive() and not (checkpoint.exists() and read(checkpoint, "checkpoint")[1]["step"] >= 3):
         time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL, "it ended before it could be killed"
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL, "it ended before it could be killed"
     assert 3 <= read(checkpoint, "checkpoint")[1]["step"] < 60 and not resumed.exists()
 
-    refused_run = subprocess.run(fit, env=environment, capture_output=True, text=True)
-    assert refused_run.returncode == 2 and "--resume" in refused_run.stderr
-    subprocess.run([*fit, "--resume"], env=environment, check=True)
+    assert finish(*fit) == 2 and "--resume" in shown.read_text()
+    assert finish(*fit, "--resume") == 0, shown.read_text()
     a, b = read(whole, "model")[0], read(resumed, "model")[0]
     assert a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
@@ -234,28 +234,26 @@ def test_ctrl_c_while_initialising(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["d.csv"]
 
 
-KILLED_PREDICT = """
-import os, signal, sys
-from warmgp import GPRegressor
-from warmgp.cli import commands as cli
-whole, calls = GPRegressor.predict, []
-def predict(self, X, **options):
-    calls.append(1)
-    if len(calls) == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return whole(self, X, **options)
-GPRegressor.predict = predict
-chunks = cli.feature_chunks
-cli.feature_chunks = lambda table, names: chunks(table, names, rows=10)
-sys.exit(cli.main(sys.argv[1:]))
-"""
+def predict_and_die(*arguments: object) -> None:
+    """The command in chunks of ten rows, which ends its process at the third."""
+    whole, calls = GPRegressor.predict, []
+
+    def predict(self, X, **options):  # type: ignore[no-untyped-def]
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(self, X, **options)
+
+    GPRegressor.predict = predict  # type: ignore[method-assign]
+    chunks = warmgp.cli.commands.feature_chunks
+    warmgp.cli.commands.feature_chunks = lambda table, names: chunks(table, names, rows=10)  # type: ignore[assignment]
+    warmgp_command(*arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
 def test_a_killed_predict_leaves_nothing_under_the_final_name(cli_folder: Path, tmp_path: Path) -> None:
     arguments = ["predict", cli_folder / "numbers.model", cli_folder / "numbers.csv", "--out", tmp_path / "p.csv"]
-    process = subprocess.run([sys.executable, "-c", KILLED_PREDICT, *map(str, arguments)], capture_output=True)
-    assert process.returncode == -signal.SIGKILL
+    assert finish(predict_and_die, tmp_path / "shown", *arguments) == -signal.SIGKILL
     assert not (tmp_path / "p.csv").exists()
 
 

@@ -54,6 +54,8 @@ FIT_ERRORS = {
     "one-hot of many": (
         "d.csv", "a,y\n" + "".join(f"k{i},{i}\n" for i in range(201)), ["--one-hot", "a"], ["'a'", "201", "--drop a"]
     ),
+    "drift unknown": ("d.csv", ROWS, ["--trend", "drift:c"], ["trend names the column 'c'", "'a', 'b'"]),
+    "trend too rich": ("d.csv", "a,y\n1,2\n2,3\n3,5\n", ["--trend", "linear"], ["2 terms", "3 rows", "at least 4"]),
     "nameless column": ("d.csv", ",a,y\n0,1,3\n1,3,4\n", [], ["no name", "--drop 'Unnamed: 0'"]),
 }  # fmt: skip
 
@@ -181,6 +183,9 @@ OPTION_ERRORS = {
     "--test-fraction 1.5": ["--test-fraction", "1.5"],
     "--test-fraction nan": ["--test-fraction", "nan"],
     "--test-fraction 0.001": ["--test-fraction", "80 rows"],
+    "--trend cubic": ["--trend must be constant, linear, quadratic or drift:COL,COL", "'cubic'"],
+    "--trend drift:": ["--trend", "drift:COL,COL", "'drift:'"],
+    "--trend drift:a,,b": ["--trend", "drift:COL,COL"],
     "--magic": ["--magic"],
     "--resume": ["--resume", "--checkpoint"],
 }

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from processes import begin, finish
 from warmgp import (
     ConjugateGradients,
     DenseOperator,
@@ -141,47 +139,35 @@ def test_checkpoints_of_other_data_or_settings_are_refused(tmp_path: Path) -> No
         GPRegressor.load(path)
 
 
-SCRIPT = """
-import json, sys
-import numpy as np
-from warmgp import GPRegressor
-rng = np.random.default_rng(0)
-X = rng.uniform(-2, 2, (400, 2))
-y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=400)
-path = sys.argv[1] if len(sys.argv) > 1 else None
-model = GPRegressor(solver="ap", n_steps=60, n_features=200, n_probes=8, checkpoint=path, checkpoint_every=1,
-                    random_state=0).fit(X, y)
-print(json.dumps([model.n_steps_, *model.hyperparameters_.vector.tolist(), *model.predict(X[:20]).tolist()]))
-"""
+def train_sixty_steps(checkpoint: Path | None, out: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (400, 2))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=400)
+    settings = {"n_steps": 60, "n_features": 200, "n_probes": 8, "checkpoint_every": 1, "random_state": 0}
+    model = GPRegressor(solver="ap", checkpoint=checkpoint, **settings).fit(X, y)
+    found = [model.n_steps_, *model.hyperparameters_.vector.tolist(), *model.predict(X[:20]).tolist()]
+    out.write_text(json.dumps(found))
 
 
 @pytest.mark.slow
 def test_kill_minus_nine_at_random_times(tmp_path: Path) -> None:
     """A training killed again and again ends where an undisturbed one does, bit for bit; no file is ever torn."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", SCRIPT]
-
-    def run(*arguments: str) -> str:
-        return subprocess.run(
-            [*command, *arguments], env=environment, check=True, capture_output=True, text=True
-        ).stdout
-
-    truth = json.loads(run())
-    path = tmp_path / "checkpoint"
+    path, truth, found = tmp_path / "checkpoint", tmp_path / "truth", tmp_path / "found"
+    assert finish(train_sixty_steps, None, truth) == 0
     rng = np.random.default_rng(1)
     killed = 0
     for _ in range(6):
         before = path.stat().st_mtime_ns if path.exists() else 0
-        process = subprocess.Popen([*command, str(path)], env=environment, stdout=subprocess.PIPE, text=True)
-        while process.poll() is None and (not path.exists() or path.stat().st_mtime_ns == before):
+        process = begin(train_sixty_steps, path, found)
+        while process.is_alive() and (not path.exists() or path.stat().st_mtime_ns == before):
             time.sleep(0.001)  # until it has made progress
         time.sleep(float(rng.uniform(0, 0.1)))
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            killed += 1
-        process.wait()
+        process.kill()
+        process.join()
+        killed += process.exitcode == -signal.SIGKILL
     assert killed >= 3, "too few kills to show anything"
-    assert json.loads(run(str(path))) == truth
+    assert finish(train_sixty_steps, path, found) == 0
+    assert json.loads(found.read_text()) == json.loads(truth.read_text())
 
 
 def test_probes_that_a_checkpoint_cannot_hold_are_refused(tmp_path: Path) -> None:

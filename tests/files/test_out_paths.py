@@ -8,7 +8,6 @@ import resource
 import signal
 import socket
 import stat
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cli_tools import FAST, command, refused, run
+from cli_tools import FAST, refused, run
+from processes import finish, warmgp
 from warmgp import CSVLog, GPRegressor, JSONLines
 from warmgp.cli.tables import TableWriter
 from warmgp.files.format import read
@@ -106,11 +106,10 @@ def test_standard_output_is_refused(cli_folder: Path, tmp_path: Path) -> None:
     """Also where it is a file: what the shell has opened would be replaced under its hands."""
     link = tmp_path / "out.csv"
     link.symlink_to("/dev/stdout")
-    predict = command("predict", cli_folder / "numbers.model", cli_folder / "numbers.csv", "--quiet", "--out", link)
-    with (tmp_path / "shell").open("wb") as shell:
-        done = subprocess.run(predict, stdout=shell, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 2 and "standard output of this process" in done.stderr
-    assert link.is_symlink() and (tmp_path / "shell").read_bytes() == b""
+    predict = ["predict", cli_folder / "numbers.model", cli_folder / "numbers.csv", "--quiet", "--out", link]
+    assert finish(warmgp, tmp_path / "shell", *predict) == 2
+    told = (tmp_path / "shell").read_text()  # and nothing but that
+    assert link.is_symlink() and told.count("\n") == 1 and "standard output of this process" in told
 
 
 @pytest.mark.parametrize("there", [True, False])

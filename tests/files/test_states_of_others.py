@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-import subprocess
-import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from own_parts import KeptTurns, LostTurns, Turns
+from processes import finish
 from warmgp import GPRegressor, Pathwise
 from warmgp.files.format import FileError, read, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # budgets of less than an epoch
 
-TESTS = Path(__file__).resolve().parents[1]
 SETTINGS: dict[str, Any] = {
     "n_steps": 14, "n_probes": 4, "n_features": 40, "max_epochs": 0.5, "random_state": 0, "device": "cpu",
 }  # fmt: skip
@@ -75,47 +75,29 @@ def test_probes_that_nobody_packs_are_refused_at_the_first_step(tmp_path: Path) 
 
 
 # -- a state that is packed ------------------------------------------------------------------------------------------
-SCRIPT = """
-import json, os, signal, sys, warnings
-import torch
-from own_parts import KeptTurns
-from test_states_of_others import SETTINGS, data, outcome
-from warmgp import GPRegressor
+def fit_and_die(checkpoint: Path | None, how: str, step: int, out: Path) -> None:
+    """A fit that ends its process at that step; the outcome of one that does not goes to a file."""
 
-torch.set_num_threads(1)
-warnings.simplefilter("ignore")
-path, how, step = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    def die(record, state):  # type: ignore[no-untyped-def]
+        if record.step == step:
+            os._exit(77) if how == "exit" else os.kill(os.getpid(), signal.SIGKILL)
 
-def die(record, state):
-    if record.step == step:
-        os._exit(77) if how == "exit" else os.kill(os.getpid(), signal.SIGKILL)
-
-model = GPRegressor(solver=KeptTurns(7), checkpoint=path or None, checkpoint_every=1, callbacks=[die], **SETTINGS)
-model.fit(*data())
-print(json.dumps(outcome(model)))
-"""
+    warnings.simplefilter("ignore")
+    model = GPRegressor(solver=KeptTurns(7), checkpoint=checkpoint, checkpoint_every=1, callbacks=[die], **SETTINGS)
+    out.write_text(json.dumps(outcome(model.fit(*data()))))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), [("exit", 77), ("kill", -signal.SIGKILL)])
 def test_a_fit_that_was_killed_goes_on_to_the_same_bits(how: str, code: int, tmp_path: Path) -> None:
     """Twice: after its fifth step, and after the tenth of the fit that went on from there."""
-    folders = [str(TESTS), str(TESTS / "files"), *(str(Path(part).resolve()) for part in sys.path if part)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(folders)}
-
-    def run(path: str, step: int) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", SCRIPT, path, how, str(step)]
-        return subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
-
-    path = tmp_path / "c"
+    path, whole, resumed = tmp_path / "c", tmp_path / "whole", tmp_path / "resumed"
     for step in (4, 9):
-        ended = run(str(path), step)
-        assert ended.returncode == code, ended.stderr
+        assert finish(fit_and_die, path, how, step, resumed) == code
         _, content = read(path, "checkpoint")
         assert content["step"] == step + 1 and content["solver_state"]["turn"] > 0
-    whole, resumed = run("", -1), run(str(path), -1)
-    assert whole.returncode == resumed.returncode == 0, whole.stderr + resumed.stderr
-    assert whole.stdout == resumed.stdout and len(whole.stdout) > 1000
+    assert finish(fit_and_die, None, how, -1, whole) == finish(fit_and_die, path, how, -1, resumed) == 0
+    assert whole.read_text() == resumed.read_text() and len(whole.read_text()) > 1000
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -77,8 +77,9 @@ REGIMES = {
 def test_at_the_true_hyperparameters(regime: str, rng: np.random.Generator, scale: float) -> None:
     n, repeats, settings = REGIMES[regime]
     if regime == "samples" and scale < 0.2:
-        n = 700
-        settings = {"solver": "cg"}
+        pytest.skip("minutes: with --hostile-scale 0.2 and more")
+    if regime == "factor" and scale < 0.2:
+        n = 520  # more than 500 points are trained by probes
     found: dict[str, list[float]] = {}
     for _ in range(max(8, round(repeats * scale))):
         truth = Truth.draw(rng)

@@ -61,6 +61,17 @@ def test_units_of_y(world: World, way: str, shift: float, scale: float) -> None:
     alike((scale * (mean + shift), scale * std), other, 1e-4)
 
 
+@law(worlds(), ways, st.floats(-1e3, 1e3), st.floats(-1e3, 1e3), examples=200)
+def test_a_line_added_to_y_is_added_to_predictions(world: World, way: str, height: float, slope: float) -> None:
+    """With a trend in one column, whatever the line: it is part of the trend, and nothing else changes."""
+    assume(world.n >= 6)
+    X, y, X_new = world.data
+    column = next(j for j in range(world.d) if np.ptp(X[:, j]))
+    one = answers(world.fit(X, y, trend=[column], **WAYS[way]), X_new)
+    other = answers(world.fit(X, y + height + slope * X[:, column], trend=[column], **WAYS[way]), X_new)
+    alike((one[0] + height + slope * X_new[:, column], one[1]), other, 1e-4)
+
+
 @law(worlds(), ways, st.floats(-1e4, 1e4), st.floats(-9, 9), st.booleans(), examples=200)
 def test_units_of_x(world: World, way: str, shift: float, power: float, mirrored: bool) -> None:
     X, y, X_new = world.data
@@ -152,6 +163,21 @@ def test_samples_have_the_posteriors_moments(world: World, solver: str) -> None:
     centred = (drawn - truth[:, None]) / scale
     apart, size = np.linalg.norm(centred @ centred.T / s - C), np.linalg.norm(C)
     assert apart <= 5 * ((np.trace(C) ** 2 + size**2) / s) ** 0.5 + 0.1 * size + 1e-3 * world.noise**2 * NEW
+
+
+@law(worlds(), st.integers(1, NEW), examples=100)
+def test_averages_over_blocks(world: World, count: int) -> None:
+    """Block kriging: the mean and std of the field's average over a group are those of the exact posterior."""
+    X, y, X_new = world.data
+    groups = np.arange(NEW) % count
+    mean, std = world.fit(X, y).predict_blocks(X_new, groups)
+    exact = world.reference(X, y)
+    A = (np.arange(count)[:, None] == groups) / np.bincount(groups)[:, None]
+    scale = float(exact.target.scale)
+    centre = float(exact.target.mean) + scale * (A @ exact.predict(X_new).mean)
+    spread = scale * np.sqrt(np.maximum(np.diag(A @ exact.covariance(X_new) @ A.T), 0))
+    unit = np.hypot(spread, scale * world.noise)
+    assert (np.abs(mean - centre) / unit).max() <= 1e-4 and (np.abs(std - spread) / unit).max() <= 1e-4
 
 
 # -- gradients -------------------------------------------------------------------------------------------------------

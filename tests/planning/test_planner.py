@@ -203,7 +203,7 @@ def test_estimates_grow_with_the_work_and_add_up(monkeypatch: pytest.MonkeyPatch
     assert 3 * H < make_plan(13_500, solver="cg", **settings).estimated_bytes < 3.3 * H
 
 
-def test_rates_are_measured_once_and_positive() -> None:
+def test_rates_are_measured_once_and_positive(whole_rates: None) -> None:
     rates = measured_rates(Matern32(), 3, 9, torch.get_num_threads())
     assert all(value > 0 for value in vars(rates).values())
     assert measured_rates(Matern32(), 3, 9, torch.get_num_threads()) is rates

@@ -59,6 +59,9 @@ def test_quick(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     if name == "terrain":  # the error is far below the spread of the heights
         error, spread = map(float, re.findall(r"([\d.]+) m", summary["RMSE"]))
         assert error < 0.3 * spread
+    if name == "satellite":
+        error, spread = map(float, re.findall(r"([\d.]+) °C", summary["RMSE"]))
+        assert error < 0.5 * spread and summary["data"].startswith("made up") and "nugget" in summary["variogram"]
     if name == "tabular":
         error, spread, trees = map(float, re.findall(r"\d+\.\d+", summary["RMSE"]))
         assert error < 0.5 * spread and error < trees
@@ -93,10 +96,29 @@ def test_terrain_from_a_file(
     assert error < 0.1 * spread
 
 
+def test_satellite_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plain that warms to the east, with a gap in the middle; a file without the pixels of the gap is refused."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform((-96.0, 34.0), (-91.0, 37.0), (600, 2))
+    y, hidden = 30 + 2 * (x[:, 0] + 96) + 0.3 * rng.normal(size=600), np.abs(x[:, 0] + 93.5) < 0.5
+    parts = {"x_train": x[~hidden], "y_train": y[~hidden], "x_test": x[hidden], "y_test": y[hidden]}
+    np.savez(tmp_path / "satellite.npz", **parts)
+    options = ["--data", str(tmp_path), "--rows", "200"]
+    summary, picture = run("satellite", tmp_path / "out.png", monkeypatch, capsys, *options)
+    check(summary, picture)
+    assert summary["n"].startswith("200 of ") and summary["data"].endswith("satellite.npz")
+    assert float(summary["MAE"].split()[0]) < 0.5
+    np.savez(tmp_path / "half.npz", x_train=x, y_train=y)
+    with pytest.raises(ValueError, match="there is no x_test, y_test"):
+        run("satellite", tmp_path / "out.png", monkeypatch, capsys, "--data", str(tmp_path / "half.npz"))
+
+
 def test_every_example_has_its_page() -> None:
     """A script, a line in the folder's README, a page that shows the script, a thumbnail that leads to it."""
     listed, index = (EXAMPLES / "README.md").read_text(), (ROOT / "docs" / "gallery" / "index.md").read_text()
-    assert NAMES == ["tabular", "terrain", "thompson"]
+    assert NAMES == ["satellite", "tabular", "terrain", "thompson"]
     for name in NAMES:
         page = (ROOT / "docs" / "gallery" / f"{name}.md").read_text()
         assert f"examples/{name}.py" in page and f"examples/{name}.py" in listed and f"({name}.md)" in index

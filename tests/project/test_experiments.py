@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -13,17 +15,32 @@ from pathlib import Path
 import pytest
 
 from experiments.cells import BUDGETS, FEATURES, PROBES, SETTINGS, STUDIES, Item, Run, Start, cells, describe, exact
+from experiments.data import TOYS
 from experiments.run import main, splits
 from experiments.store import Store
+from processes import begin
 from warmgp.training.state import TrainingState
 
-ROOT = Path(__file__).resolve().parents[2]
 ONE = ["table1", "--small", "--solvers", "cg", "--estimators", "pathwise", "--warm", "--device", "cpu"]
 
 
 def items(name: str, *, small: bool = False, n_splits: int = 1) -> list[Item]:
     study, published, made_up = STUDIES[name]
     return list(study(made_up if small else published, range(n_splits)))
+
+
+def quietly(arguments: list[str]) -> None:
+    """The command, in a process of its own."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        sys.exit(main(arguments))
+
+
+@pytest.fixture
+def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of a hundred points and eight steps, for tests of what is kept."""
+    for name in ("toy-quiet", "toy-noisy"):
+        monkeypatch.setitem(TOYS, name, (100, TOYS[name][1]))
+        monkeypatch.setitem(SETTINGS, name, replace(SETTINGS[name], n_steps=8))
 
 
 def test_the_lists_are_the_papers() -> None:
@@ -103,6 +120,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, capsys: pytest.CaptureFi
     assert abs(record["test_exact"]["llh"] - truth["test"]["llh"]) < 0.05
 
 
+@pytest.mark.usefixtures("smaller")
 def test_a_capped_run_is_a_lower_bound_and_can_be_gone_on_with(tmp_path: Path) -> None:
     command = [*ONE, "--store", str(tmp_path)]
     assert main([*command, "--cap", "0"]) == 0
@@ -119,6 +137,7 @@ def test_a_capped_run_is_a_lower_bound_and_can_be_gone_on_with(tmp_path: Path) -
     assert whole["history"]["length_scales"] == other["history"]["length_scales"] and whole["theta"] == other["theta"]
 
 
+@pytest.mark.usefixtures("smaller")
 def test_a_shared_device_is_recorded(tmp_path: Path) -> None:
     assert main([*ONE, "--store", str(tmp_path), "--cap", "0", "--sharing", "3"]) == 0
     record = json.loads((tmp_path / "toy-noisy-0_cg_pathwise_warm.json").read_text())
@@ -130,6 +149,7 @@ def test_a_shared_device_is_recorded(tmp_path: Path) -> None:
     assert not list((tmp_path / "unfinished").iterdir())
 
 
+@pytest.mark.usefixtures("smaller")
 def test_other_settings_are_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = [*ONE, "--store", str(tmp_path)]
     assert main([*command, "--cap", "0"]) == 0  # leaves checkpoints behind, too
@@ -178,13 +198,13 @@ def test_a_kill_loses_no_record_and_the_run_goes_on(tmp_path: Path) -> None:
     """SIGKILL in the middle of a study; the same command then ends where an uninterrupted one does."""
     arguments = ["table1", "--small", "--solvers", "cg", "--estimators", "pathwise", "--device", "cpu"]
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    command = [sys.executable, "-m", "experiments.run", *arguments, "--store", str(killed)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()  # one record is there
-    time.sleep(0.5)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process = begin(quietly, [*arguments, "--store", str(killed)])
+    while process.is_alive() and not list(killed.glob("*.json")):
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL, "it ended before it could be killed"
     for path in killed.glob("*.json"):
         json.loads(path.read_text())
     assert main([*arguments, "--store", str(killed)]) == 0
@@ -198,14 +218,14 @@ def test_a_kill_loses_no_record_and_the_run_goes_on(tmp_path: Path) -> None:
 
 def test_ctrl_c_records_nothing_and_the_run_goes_on(tmp_path: Path) -> None:
     arguments = ["budgets", "--small", "--solvers", "ap", "--no-warm", "--budgets", "50", "--device", "cpu"]
-    command = [sys.executable, "-m", "experiments.run", *arguments, "--store", str(tmp_path)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    process = begin(quietly, [*arguments, "--store", str(tmp_path)])
     while not list((tmp_path / "unfinished").glob("*.safetensors")):
-        time.sleep(0.05)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    process.wait()
-    assert process.returncode == 130
+        assert process.is_alive()
+        time.sleep(0.01)
+    time.sleep(0.3)
+    os.kill(process.pid, signal.SIGINT)
+    process.join()
+    assert process.exitcode == 130
     assert all(json.loads(path.read_text())["steps"] == 20 for path in tmp_path.glob("*.json"))
     assert list((tmp_path / "unfinished").glob("*.safetensors"))
 

@@ -340,7 +340,7 @@ def test_every_room_says_whom_it_may_import() -> None:
         ("data", "It may import ``checks`` and\n``kernels``.", set()),
         ("data", "It may import checks, kernels and files.", {"files"}),
         ("training", "It may import the rooms up to ``posterior``; it knows no files.", set()),
-        ("training", "It may import the rooms up to solvers.", {"gradient", "posterior"}),
+        ("training", "It may import the rooms up to solvers.", {"gradient", "trend", "control", "posterior"}),
         ("training", "It may import the rooms up to planning.", {"planning"}),
         ("kernels", "This room knows nothing of data, and may import torch only (``fused``: Triton). Add one.", set()),
         ("estimator", "It may import everything but the command line.", set()),

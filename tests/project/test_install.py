@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from test_readme import SNIPPETS
+from test_readme import SHORT
 
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_", "COV_"))}
@@ -58,7 +58,7 @@ def test_the_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     # the dependencies of this environment; its own editable warmgp is a .pth file there, which is not read from here
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
 
-    lines = [[python, "-c", SNIPPETS[0] + WHERE], [str(programs / "warmgp"), "--help"]]
+    lines = [[python, "-c", SHORT + WHERE], [str(programs / "warmgp"), "--help"]]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     running = [subprocess.Popen(line, env=CLEAN, cwd=tmp_path, text=True, **pipes) for line in lines]
     (shown, wrong), (told, silent) = (process.communicate() for process in running)

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from benchmarks import rivals
-from benchmarks.limits import Say, Worker
+from benchmarks.limits import Worker
 from benchmarks.rivals import main, measure, pinball, scored, svgp_steps, table
+from small_jobs import breaks, counts, dies
 
 TOY = ["--datasets", "toy-quiet", "--device", "cpu"]
 
@@ -73,23 +74,6 @@ def test_svgp_gets_its_epochs() -> None:
 
 
 # -- the process beside ours -----------------------------------------------------------------------------------------
-def counts(to: int, pause: float, say: Say) -> None:
-    say(doing="counting")
-    for number in range(to):
-        say(counted=number + 1)
-        time.sleep(pause)
-
-
-def breaks(say: Say) -> None:
-    say(doing="breaking", pid=os.getpid())
-    raise ValueError("no such thing")
-
-
-def dies(say: Say) -> None:
-    say(counted=1)
-    os._exit(7)
-
-
 def test_a_process_is_used_again_and_replaced_when_it_is_late_or_dead() -> None:
     with Worker() as worker:
         assert worker.do(partial(counts, 3, 0.0), limit=60) == {"counted": 3}

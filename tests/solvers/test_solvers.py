@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 import torch
 
 from solver_problems import (
+    DTYPES,
     KERNELS,
+    OPERATORS,
     SHAPES,
     SOLVERS,
     STEADY_SGD,
@@ -28,19 +32,24 @@ from warmgp.solvers import (
 )
 
 
+def pairs(first: Iterable[str], second: Iterable[str]) -> list[Any]:
+    """Each of one with each of the other, in one of the two dtypes in turn: every one of both comes in both."""
+    return [
+        pytest.param(a, b, DTYPES[(i + j) % 2], id=f"{a}-{b}")
+        for i, a in enumerate(first)
+        for j, b in enumerate(second)
+    ]
+
+
 # -- convergence ---------------------------------------------------------------------------------------------------
 @solvers
-@pytest.mark.parametrize("kernel", KERNELS)
-@operators
-@dtypes
+@pytest.mark.parametrize(("kernel", "kind", "dtype"), pairs(KERNELS, OPERATORS))
 def test_the_true_residual_meets_the_tolerance(name: str, kernel: str, kind: str, dtype: torch.dtype) -> None:
     problem = make_problem(kernel=kernel, dtype=dtype)
     assert_solved(problem, solve(name, problem.operator(kind), problem.targets), 0.01)
 
 
-@solvers
-@pytest.mark.parametrize("shape", SHAPES)
-@dtypes
+@pytest.mark.parametrize(("name", "shape", "dtype"), pairs(SOLVERS, SHAPES))
 def test_problems_of_every_shape(name: str, shape: str, dtype: torch.dtype) -> None:
     problem = make_problem(shape, dtype=dtype)
     kind = "dense" if dtype == torch.float64 else "chunked"

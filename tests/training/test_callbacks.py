@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import pickle
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 from sklearn.base import clone
 
 from cli_tools import read_csv
+from processes import finish
 from warmgp import CSVLog, EarlyStopping, GPRegressor, JSONLines, TensorBoard
 
 FAST = {"n_steps": 6, "n_features": 200, "n_probes": 8, "random_state": 0}
@@ -232,21 +233,16 @@ def test_tensorboard_that_is_not_installed_is_asked_for(monkeypatch: pytest.Monk
         TensorBoard(tmp_path)
 
 
-KILLED = """
-import os, signal, sys
-import numpy as np
-from warmgp import CSVLog, GPRegressor, JSONLines, TensorBoard
-folder, step = sys.argv[1], int(sys.argv[2])
-rng = np.random.default_rng(0)
-X = rng.uniform(-2, 2, (60, 2))
-y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=60)
-def kill(record, state):
-    if record.step == step:
-        os.kill(os.getpid(), signal.SIGKILL)
-logs = [JSONLines(folder + "/log.jsonl"), CSVLog(folder + "/log.csv"), TensorBoard(folder + "/runs")]
-GPRegressor(solver="cg", n_steps=9, n_features=200, n_probes=8, random_state=0, checkpoint=folder + "/c",
-            checkpoint_every=3, callbacks=[*logs, kill]).fit(X, y)
-"""
+def train_and_die(folder: Path, step: int) -> None:
+    """A training with every log, which ends its process at that step."""
+
+    def die(record, state):  # type: ignore[no-untyped-def]
+        if record.step == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    logs = [JSONLines(folder / "log.jsonl"), CSVLog(folder / "log.csv"), TensorBoard(folder / "runs")]
+    settings = {**FAST, "n_steps": 9, "checkpoint": folder / "c", "checkpoint_every": 3}
+    GPRegressor(solver="cg", callbacks=[*logs, die], **settings).fit(*data(60, 0))
 
 
 @pytest.mark.slow
@@ -256,18 +252,14 @@ def test_a_killed_and_resumed_training_logs_every_step_once(tmp_path: Path) -> N
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     whole.mkdir()
     cut.mkdir()
-
-    def run(folder: Path, step: int) -> int:
-        return subprocess.run([sys.executable, "-c", KILLED, str(folder), str(step)]).returncode
-
-    assert run(whole, 99) == 0
-    assert run(cut, 4) == -signal.SIGKILL
+    assert finish(train_and_die, whole, 99) == 0
+    assert finish(train_and_die, cut, 4) == -signal.SIGKILL
     for kind in LOGS:
         path = cut / f"log.{kind}"
         assert [row["step"] for row in logged(path)] == list(range(5))  # whole rows, all steps
         with path.open("ab") as file:
             file.write(path.read_bytes().splitlines()[-1][:40])  # as a kill in the middle of a write would leave it
-    assert run(cut, 99) == 0
+    assert finish(train_and_die, cut, 99) == 0
     for kind in LOGS:
         found, expected = logged(cut / f"log.{kind}"), logged(whole / f"log.{kind}")
         for row in (*found, *expected):

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from warmgp.cli.columns import check_cells
+from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
 
 FloatArray = NDArray[np.float64]
@@ -22,12 +23,6 @@ FAR = 1000.0
 
 class NoAnswerError(RuntimeError):
     """Says that a prediction is not a finite number."""
-
-
-def feature_names(model: GPRegressor) -> list[str]:
-    """Returns the columns that the model reads; x0, x1, … where it was fitted without names."""
-    names = getattr(model, "feature_names_in_", None)
-    return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
 
 
 def length_scales(model: GPRegressor) -> list[tuple[str, str, str]]:
@@ -100,14 +95,15 @@ class FarInputs:
         x = self._scaler.turn(model.posterior_.x.double().cpu().numpy(), back=True)
         self._low, self._high, spread = x.min(0), x.max(0), x.std(0)
         self._reach = FAR * np.where(spread > 0, spread, 1.0)  # a constant column has units of its own
-        self._prior = self._scaler.y_mean
+        back = f"go back to the prior, with mean {self._scaler.y_mean:g}"
+        self._there = back if model.posterior_.trend is None else "are those of the trend alone"
         self._first = ""
         self._rows = 0
 
-    def look(self, X: pd.DataFrame, path: Path, first_row: int) -> None:
-        """Looks at the rows in X, of which the first is number ``first_row`` of its table, counted from 1."""
+    def look(self, X: pd.DataFrame, path: Path, rows: NDArray[np.intp] | range) -> None:
+        """Looks at the rows in X, which have these numbers in their table, counted from 1."""
         numbers = X.to_numpy(np.float64)
-        check_cells(self._scaler.columns, numbers, path, first_row)  # before a prediction counts rows by chunks
+        check_cells(self._scaler.columns, numbers, path, rows)  # before a prediction counts rows by chunks
         z = self._scaler.turn(self._scaler.x(numbers), back=True)
         far = (z < self._low - self._reach) | (z > self._high + self._reach)
         if not far.any():
@@ -115,7 +111,7 @@ class FarInputs:
         if not self._rows:
             row, column = divmod(int(far.argmax()), far.shape[1])
             column = self._scaler.columns.sources[column]
-            cell = f"{X.iloc[row, column]:g} in row {first_row + row}"
+            cell = f"{X.iloc[row, column]:g} in row {rows[row]}"
             self._first = f"column {X.columns[column]!r} of {path} is {cell}"
         self._rows += int(far.any(1).sum())
 
@@ -127,5 +123,5 @@ class FarInputs:
         more = f" ({self._rows} rows have such cells)" if self._rows > 1 else ""
         return (
             f"{self._first}, more than {FAR:,.0f} standard deviations beyond all rows of the training{more}: is it a "
-            f"code for a missing value? That far out predictions go back to the prior, with mean {self._prior:g}"
+            f"code for a missing value? That far out predictions {self._there}"
         )

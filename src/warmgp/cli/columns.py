@@ -104,12 +104,12 @@ def check_places(
                 raise UsageError(f"--geographic {','.join(pair)}: {name!r} is in --drop or --one-hot, too: choose one")
 
 
-def check_cells(columns: InputMap, X: FloatArray, path: Path, first_row: int = 1) -> None:
-    """Raises for a cell of X that has no meaning in its column, by its row in the table at ``path``."""
+def check_cells(columns: InputMap, X: FloatArray, path: Path, rows: NDArray[np.intp] | range) -> None:
+    """Raises for a cell of X that has no meaning in its column, by the numbers of the rows in the table at ``path``."""
     bad = columns.bad_cell(X)
     if bad is not None:
         more = f" and {bad.rows - 1} more" if bad.rows > 1 else ""
-        where = f"column {columns.names[bad.column]!r} of {path}, row {first_row + bad.row}{more}"
+        where = f"column {columns.names[bad.column]!r} of {path}, row {rows[bad.row]}{more}"
         raise TableError(f"{where}, {bad.problem}")
 
 

@@ -7,7 +7,6 @@ half written, and the checkpoint has every whole step). An error is one line on 
 from __future__ import annotations
 
 import importlib.util
-import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,20 +15,31 @@ from typing import Annotated
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 
 import warmgp
 from warmgp.cli import demo as demonstration
 from warmgp.cli import options as opt
-from warmgp.cli.answers import FarInputs, answer, feature_names, length_scales
+from warmgp.cli.answers import FarInputs, answer, length_scales
 from warmgp.cli.columns import UsageError, feature_chunks, one_target, places, resolve
-from warmgp.cli.fitting import check_apart, check_paths, check_settings, fit_table, number, seconds
+from warmgp.cli.fitting import (
+    check_apart,
+    check_fit,
+    check_request,
+    fit_table,
+    number,
+    seconds,
+    show_trend,
+    trend_asked,
+)
 from warmgp.cli.held_out import metrics
+from warmgp.cli.maps import cells_in, check_map_path, predict_map
 from warmgp.cli.tables import TableWriter, open_table
-from warmgp.cli.terminal import cells, console, say, show, tell
+from warmgp.cli.terminal import bar, cells, console, say, show, tell
 from warmgp.cli.termination import Terminated, terminated
+from warmgp.data.grids import parse_grid
 from warmgp.estimator.convergence import ConvergenceWarning
+from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.paths import NotAFileError, check_writable
 
@@ -82,6 +92,7 @@ def fit(
     n_steps: opt.Steps = "auto",
     learning_rate: opt.LearningRate = "auto",
     init: opt.Init = "auto",
+    trend: opt.Trend = None,
     noise_floor: opt.NoiseFloor = 1e-4,
     dtype: opt.Dtype = "auto",
     device: opt.Device = "auto",
@@ -97,8 +108,6 @@ def fit(
 
     With --test-fraction the model is trained on the other rows only, and scored on those held out.
     """
-    if out is None and not dry_run:
-        raise UsageError("--out is needed: the model file to write (or --dry-run, to see the plan only)")
     model = GPRegressor(
         kernel,
         ard=ard,
@@ -113,6 +122,7 @@ def fit(
         n_steps=number("--n-steps", n_steps, int),
         learning_rate=number("--learning-rate", learning_rate, float),
         init=init,
+        trend=trend_asked("--trend", trend),
         noise_floor=noise_floor,
         dtype=dtype,
         device=device,
@@ -122,8 +132,7 @@ def fit(
         verbose=not quiet,
         random_state=seed,
     )
-    check_settings(model, test_fraction)
-    check_paths(data, out, checkpoint, resume)
+    check_fit(model, data, out, test_fraction, resume=resume, dry_run=dry_run)
     where = None if dry_run else out
     fit_table(model, data, target, where, drop=drop or [], one_hot=one_hot or [], test_fraction=test_fraction)
 
@@ -131,19 +140,22 @@ def fit(
 @app.command()
 def predict(
     model: opt.Model,
-    data: opt.Data,
     out: opt.OutTable,
+    data: opt.MaybeData = None,
+    grid: opt.GridText = None,
+    blocks: opt.Blocks = None,
     std: opt.Std = False,
     samples: opt.Samples = 0,
     device: opt.Device = "auto",
     quiet: opt.Quiet = False,
 ) -> None:
-    """Predict every row of a table.
+    """Predict every row of a table, or every cell of a grid.
 
     In chunks, so that the table may be larger than memory; the output appears when it is whole.
     """
     check_apart({"MODEL": model, "DATA": data, "--out": out})
-    writer = TableWriter(out)
+    gridded = check_request(data, grid, blocks, samples)
+    check_map_path(out) if gridded else TableWriter(out)  # before a model is read
     fitted = GPRegressor.load(model, device)
     most = fitted.posterior_.n_samples
     if not 0 <= samples <= most:
@@ -151,19 +163,30 @@ def predict(
             f"--samples must be between 0 and the {most} functions of {model}, got {samples}: fit with a larger "
             f"--n-probes for more"
         )
-    table = open_table(data)
     names = feature_names(fitted)
+    if data is None or gridded:
+        cells = parse_grid(grid or "", names) if data is None else cells_in(data, names)
+        std = std or data is None or blocks is not None  # a map without its uncertainty is half a map
+        predict_map(fitted, cells, data or Path("--grid"), out, std=std, samples=samples, blocks=blocks, quiet=quiet)
+    else:
+        predict_rows(fitted, data, out, std=std, samples=samples, quiet=quiet)
+
+
+def predict_rows(model: GPRegressor, data: Path, out: Path, *, std: bool, samples: int, quiet: bool) -> None:
+    """Predicts every row of a table and writes what comes of it."""
+    table = open_table(data)
+    names = feature_names(model)
     resolve(names, table)
-    far, rows = FarInputs(fitted), 0
-    with writer, _bar(quiet) as bar:
-        task = bar.add_task("predicting", total=1.0, rows="0 rows")
+    far, rows = FarInputs(model), 0
+    with TableWriter(out) as writer, bar(quiet) as shown:
+        task = shown.add_task("predicting", total=1.0, rows="0 rows")
         for X, _ in feature_chunks(table, names):
-            far.look(X, data, rows + 1)
             numbers = range(rows + 1, rows + len(X) + 1)
-            writer.write(answer(fitted, X, data, numbers, std=std, samples=samples))
+            far.look(X, data, numbers)
+            writer.write(answer(model, X, data, numbers, std=std, samples=samples))
             rows += len(X)
-            bar.update(task, completed=table.fraction, rows=f"{rows:,} rows")
-        bar.update(task, completed=1.0)
+            shown.update(task, completed=table.fraction, rows=f"{rows:,} rows")
+        shown.update(task, completed=1.0)
     if far.warning:
         say("warning", far.warning)
     if not quiet:
@@ -183,21 +206,22 @@ def score(
     In the units of the target.
     """
     fitted = GPRegressor.load(model, device)
-    table = open_table(data)
-    name = one_target(table, target)
     names = feature_names(fitted)
+    table = open_table(data, [*target, *names])
+    name = one_target(table, target)
     resolve(names, table)
     far, rows = FarInputs(fitted), 0
     parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
-    with _bar(quiet) as bar:
-        task = bar.add_task("predicting", total=1.0, rows="")
+    with bar(quiet) as shown:
+        task = shown.add_task("predicting", total=1.0, rows="")
         for X, others in feature_chunks(table, names, [name]):
-            far.look(X, data, rows + 1)
-            found = answer(fitted, X, data, range(rows + 1, rows + len(X) + 1), std=True)
+            numbers = range(rows + 1, rows + len(X) + 1)
+            far.look(X, data, numbers)
+            found = answer(fitted, X, data, numbers, std=True)
             parts.append((others[name], found["mean"], found["std"]))
             rows += len(X)
-            bar.update(task, completed=table.fraction)
-        bar.update(task, completed=1.0)
+            shown.update(task, completed=table.fraction)
+        shown.update(task, completed=1.0)
     truth, mean, spread = (np.concatenate(values) for values in zip(*parts, strict=True))
     if far.warning:
         say("warning", far.warning)
@@ -236,6 +260,7 @@ def info(model: opt.Model) -> None:
     for row in length_scales(fitted):
         grid.add_row(*cells(*row))
     console().print(grid)
+    show_trend(fitted)
 
 
 @app.command()
@@ -251,13 +276,6 @@ def demo(
         raise RuntimeError("the demo draws with matplotlib, which is not installed: pip install 'warmgp[plot]'")
     options = ["--out", str(out), "--n", str(n), "--steps", str(steps)]
     demonstration.main([*options, "--quiet"] if quiet else options)
-
-
-# -- what the commands are made of -----------------------------------------------------------------------------------
-def _bar(quiet: bool) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rows]}"))
-    quiet = quiet or not sys.stderr.isatty()  # the console, too: rich before 15 ends even a hidden bar with a line
-    return Progress(*columns, TimeRemainingColumn(), console=console(stderr=True, quiet=quiet), disable=quiet)
 
 
 # -- the way in and out ----------------------------------------------------------------------------------------------

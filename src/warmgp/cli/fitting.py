@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from rich.table import Table as Grid
 
 from warmgp.cli.answers import answer
 from warmgp.cli.columns import UsageError, check_cells, check_places, one_target, training_table
 from warmgp.cli.held_out import metrics, split
-from warmgp.cli.tables import open_table
-from warmgp.cli.terminal import show, tell
+from warmgp.cli.tables import GRID, open_table, table_format
+from warmgp.cli.terminal import cells, console, show, tell
 from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import check_varies
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.paths import check_writable
+from warmgp.trend import NAMED
 
 
 def number(option: str, text: str, kind: Callable[[str], Any], none: bool = False) -> Any:
@@ -50,6 +53,27 @@ def seconds(option: str, text: str | None) -> float | None:
     return value
 
 
+def trend_asked(option: str, text: str | None) -> str | list[str] | None:
+    """Returns a trend such as linear, or the columns of drift:COL,COL."""
+    if text is None or text in NAMED:
+        return text
+    columns = [name.strip() for name in text.removeprefix("drift:").split(",")]
+    if not text.startswith("drift:") or not all(columns):
+        raise UsageError(f"{option} must be {', '.join(NAMED)} or drift:COL,COL, got {text!r}")
+    return columns
+
+
+def show_trend(model: GPRegressor) -> None:
+    """Prints the coefficients of a model's trend, in the units of the table, where it has one."""
+    found = model.trend_
+    if found is None:
+        return
+    grid = Grid("term", "coefficient", "std error", title="trend", title_justify="left")
+    for name, value, error in zip(found.names, found.coefficients, found.std_errors, strict=True):
+        grid.add_row(*cells(name, f"{value:.6g}", f"{error:.3g}"))
+    console().print(grid)
+
+
 def check_settings(model: GPRegressor, test_fraction: float | None = None) -> None:
     """Refuses wrong options by their names, before a table is read."""
     if test_fraction is not None and not 0 < test_fraction < 1:
@@ -67,6 +91,16 @@ def check_settings(model: GPRegressor, test_fraction: float | None = None) -> No
         raise UsageError(re.sub(r" or an object such as [\w.()]+", "", text)) from error
 
 
+def check_fit(
+    model: GPRegressor, data: Path, out: Path | None, test_fraction: float | None, *, resume: bool, dry_run: bool
+) -> None:
+    """Refuses what a fit cannot be asked for, by the names of the options, before anything is read."""
+    if out is None and not dry_run:
+        raise UsageError("--out is needed: the model file to write (or --dry-run, to see the plan only)")
+    check_settings(model, test_fraction)
+    check_paths(data, out, None if model.checkpoint is None else Path(model.checkpoint), resume)
+
+
 def check_paths(data: Path, out: Path | None, checkpoint: Path | None, resume: bool) -> None:
     """Refuses files that cannot be written, a checkpoint that is there by accident, and writing over what is read."""
     if out is not None:
@@ -80,6 +114,22 @@ def check_paths(data: Path, out: Path | None, checkpoint: Path | None, resume: b
                 f"the checkpoint {checkpoint} exists: add --resume to go on from it, or delete it to start anew"
             )
     check_apart({"DATA": data, "--out": out, "--checkpoint": checkpoint})
+
+
+def check_request(data: Path | None, grid: str | None, blocks: int | None, samples: int) -> bool:
+    """Returns whether a grid is to be predicted; refuses options of predict that do not go together."""
+    if (data is None) == (grid is None):
+        both = "not both" if grid is not None else 'such as --grid "lon=5:17:0.05,lat=43:49:0.05"'
+        raise UsageError(f"predict needs DATA, a file with what to predict, or --grid, {both}")
+    gridded = data is None or table_format(data) == GRID
+    if blocks is not None:
+        if not gridded:
+            raise UsageError(f"--blocks averages over cells, and {data} has rows: use --grid")
+        if blocks < 1:
+            raise UsageError(f"--blocks must be a count of points along a cell's side, 1 or more, got {blocks}")
+        if samples:
+            raise UsageError("--samples and --blocks do not go together: leave one out")
+    return gridded
 
 
 def check_apart(paths: dict[str, Path | None]) -> None:
@@ -104,20 +154,23 @@ def fit_table(
 
     The model of an interrupted training is written, too, before the interrupt goes on.
     """
-    table = open_table(data)
+    table = open_table(data, target)
     name = one_target(table, target)
     check_places(table, name, model.columns, [*drop, *one_hot])
-    X, y = training_table(table, name, drop, one_hot)
+    X, values = training_table(table, name, drop, one_hot)
     if model.columns:
-        check_cells(InputMap.of(model.columns, list(X.columns)), X.to_numpy(np.float64), data)
+        check_cells(InputMap.of(model.columns, list(X.columns)), X.to_numpy(np.float64), data, range(1, len(X) + 1))
+    y = pd.Series(values, name=name)
+    if table.left_out:
+        tell(f"{table.left_out:,} cells of {data} lack a value and are left out: {len(y):,} are used", stderr=True)
     train, test = split(len(y), test_fraction, model.random_state)
-    check_varies(y[train], f"the target {name!r} of {data}", "check --target")
+    check_varies(values[train], f"the target {name!r} of {data}", "check --target")
     size = f"{len(train):,} rows of {X.shape[1]} columns"
     if out is None:
         tell(f"{size}. {model.plan(X.iloc[train])}")
         return
     try:
-        model.fit(X.iloc[train], y[train])
+        model.fit(X.iloc[train], y.iloc[train])
     except KeyboardInterrupt as interrupted:
         if hasattr(model, "history_"):
             model.save(out)
@@ -128,7 +181,8 @@ def fit_table(
         f" (on {model.plan_.rows:,} of them, drawn at random: --time-limit allows no more)" if model.plan_.rows else ""
     )
     tell(f"fitted {size}: {out}{used}")
+    show_trend(model)
     if len(test):
         found = answer(model, X.iloc[test], data, test + 1, std=True)
         title = f"{len(test):,} held-out rows, which the model has not seen"
-        show(title, metrics(y[test], found["mean"], found["std"]))
+        show(title, metrics(values[test], found["mean"], found["std"]))

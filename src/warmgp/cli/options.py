@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 # -- of several commands ---------------------------------------------------------------------------------------------
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .parquet or .npz")]
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .parquet or .npz; grid: .nc")]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="model file written by fit")]
 Device = Annotated[str, typer.Option(help='"auto", "cpu", "cuda", …')]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no progress bar")]
@@ -31,6 +31,7 @@ Probes = Annotated[int, typer.Option(help="probes, also the posterior functions 
 Features = Annotated[str, typer.Option(help="random features, an even number, or auto")]
 Tolerance = Annotated[float, typer.Option(help="relative residual at which a solve has converged")]
 MaxEpochs = Annotated[str, typer.Option(help="budget of a solve in epochs, none, or auto")]
+Trend = Annotated[str | None, typer.Option(help="constant, linear, quadratic or drift:COL,COL")]
 Steps = Annotated[str, typer.Option(help="Adam steps, or auto")]
 LearningRate = Annotated[str, typer.Option(help="of Adam, or auto")]
 Init = Annotated[str, typer.Option(help="where to start: ones, sample, subset or auto")]
@@ -44,7 +45,14 @@ Resume = Annotated[bool, typer.Option("--resume", help="go on from the checkpoin
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only say how it would train, and the cost")]
 
 # -- of predict, score and demo --------------------------------------------------------------------------------------
-OutTable = Annotated[Path, typer.Option(help="table to write: .csv, .csv.gz, .parquet or .npz")]
+MaybeData = Annotated[
+    Path | None, typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .parquet or .npz; grid: .nc")
+]
+OutTable = Annotated[Path, typer.Option(help="to write: .csv, .csv.gz, .parquet, .npz; of a grid also .nc")]
+GridText = Annotated[
+    str | None, typer.Option("--grid", metavar="SPEC", help='cells instead of DATA: "x=0:9:0.1,y=0:5:0.1,day=180"')
+]
+Blocks = Annotated[int | None, typer.Option(metavar="K", help="average each cell of a grid by K points a side")]
 Std = Annotated[bool, typer.Option("--std", help="also the standard deviation of a new observation")]
 Samples = Annotated[int, typer.Option(help="also this many posterior functions, without noise")]
 Truth = Annotated[list[str], typer.Option(metavar="COL", help="column that holds the truth")]

@@ -1,6 +1,7 @@
 """Tables in files: CSV (also .csv.gz), Parquet and npz, read by column name in chunks, written whole or not at all.
 
-A CSV has a header and commas. An npz holds ``X`` (its columns are x0, x1, …) and, for training, ``y``.
+A CSV has a header and commas. An npz holds ``X`` (its columns are x0, x1, …) and, for training, ``y``. NetCDF is read,
+too: a row for each cell that has all that is asked for; :mod:`warmgp.cli.maps` writes it.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from warmgp.cli.lines import BoundedRows, RowError
+from warmgp.data.grids import CHUNK_ROWS, GridError, chunks, missing_cells
+from warmgp.data.named_grids import read_cells
 from warmgp.files.atomic import whole_file
 from warmgp.files.paths import check_readable, check_writable
 
-CHUNK_ROWS = 2 * 8192
-"""Rows per chunk: a multiple of the posterior's batches, so that chunks change no digit of a prediction."""
 FORMATS = (".csv", ".csv.gz", ".parquet", ".pq", ".npz")
 """The extensions of tables."""
+GRID = ".nc"
+"""The extension of a grid, which is read as a table and written by a map alone."""
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "null", "NULL", "None"]
 """Cells of a CSV that count as blank."""
 # from pandas 3.1 on every number is parsed exactly, and the option is deprecated
@@ -46,7 +49,10 @@ class TableError(ValueError):
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 class Table(ABC):
-    """Reads a table in a file: columns in order, rows in chunks, and the fraction of it that they have used up."""
+    """Reads a table in a file: columns in order, rows in chunks, and the fraction of it that they have used up.
+
+    ``left_out`` counts rows that a grid has, and that lack a value.
+    """
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         repeated = sorted(name for name, times in Counter(columns).items() if times > 1)
@@ -56,6 +62,7 @@ class Table(ABC):
         self.columns = list(columns)
         self._known = frozenset(columns)
         self.fraction = 0.0
+        self.left_out = 0
 
     def __contains__(self, name: str) -> bool:
         """Says whether it has a column of that name."""
@@ -79,7 +86,8 @@ class Table(ABC):
         if waiting:
             yield pd.concat(waiting, ignore_index=True)
         if total == 0:
-            raise TableError(f"{self.path} has column names but no rows: add some")
+            gaps = f" ({self.left_out:,} cells lack a value)" if self.left_out else ""
+            raise TableError(f"{self.path} has column names but no rows{gaps}: add some")
 
     def read(self, columns: Sequence[str], text: Sequence[str] = ()) -> Any:
         """Returns all rows of those columns as one DataFrame."""
@@ -90,8 +98,8 @@ class Table(ABC):
         """Yields DataFrames of those columns, of whatever length the format reads best."""
 
 
-def open_table(path: str | os.PathLike[str]) -> Table:
-    """Opens the table in a file, by its extension."""
+def open_table(path: str | os.PathLike[str], about: Sequence[str] = ()) -> Table:
+    """Opens the table in a file, by its extension; of a grid the rows are the cells of the variables ``about``."""
     path = Path(path)
     kind = table_format(path)
     check_readable(path)
@@ -99,15 +107,17 @@ def open_table(path: str | os.PathLike[str]) -> Table:
         raise TableError(f"{path} is empty: it must name its columns and have rows")
     if kind == ".npz":
         return _NpzTable(path)
+    if kind == GRID:
+        return NetcdfTable(path, about)
     return _ParquetTable(path) if kind in (".parquet", ".pq") else _CsvTable(path)
 
 
 def table_format(path: Path) -> str:
-    """Returns the extension of a path, one of ``FORMATS``; raises for any other."""
-    for known in FORMATS:
+    """Returns the extension of a path, one of ``FORMATS`` or ``GRID``; raises for any other."""
+    for known in (*FORMATS, GRID):
         if path.name.lower().endswith(known):
             return known
-    raise TableError(f"{path} has an unknown extension: tables are {', '.join(FORMATS)}")
+    raise TableError(f"{path} has an unknown extension: tables are {', '.join(FORMATS)}, grids are {GRID}")
 
 
 class _CsvTable(Table):
@@ -206,6 +216,26 @@ class _NpzTable(Table):
             yield pd.DataFrame({name: self.arrays[name][start : start + rows] for name in columns})
 
 
+class NetcdfTable(Table):
+    """Reads a grid in a NetCDF file as a table: coordinates and variables are columns, cells are rows."""
+
+    def __init__(self, path: Path, about: Sequence[str]) -> None:
+        try:
+            with _reading(path):
+                self.cells = read_cells(path, about)
+        except ImportError as error:
+            raise TableError(str(error)) from error
+        super().__init__(path, list(self.cells.columns))
+
+    def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
+        for start, stop in chunks(self.cells.size, rows):
+            found = self.cells.rows(columns, start, stop)
+            missing = missing_cells(found)
+            self.left_out += int(missing.sum())
+            self.fraction = stop / self.cells.size
+            yield pd.DataFrame({name: values[~missing] for name, values in found.items()})
+
+
 def _check_claim(path: Path, file: Any, name: str) -> None:
     """Refuses an array whose header claims another size than its file holds, before memory is asked for."""
     member = f"{name}.npy"
@@ -248,7 +278,7 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except (TableError, PermissionError):
         raise
-    except RowError as error:
+    except (RowError, GridError) as error:
         raise TableError(f"{path} {error}") from error
     except UnicodeDecodeError as error:
         raise TableError(f"{path} is not UTF-8 text: save it as UTF-8") from error
@@ -286,6 +316,8 @@ class TableWriter:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.kind = table_format(self.path)
+        if self.kind == GRID:
+            raise TableError(f"{path}: NetCDF holds a grid, and these are rows: use --grid, or write .csv")
         check_writable(self.path)
         if self.kind in (".parquet", ".pq"):
             _arrow(self.path)  # or raise at once

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -33,6 +34,13 @@ def tell(text: str, stderr: bool = False) -> None:
 def say(kind: str, text: str) -> None:
     """Writes one line ``kind: text`` to stderr, line ends as spaces."""
     sys.stderr.write(f"{kind}: {printable(' '.join(text.split()))}\n")
+
+
+def bar(quiet: bool) -> Progress:
+    """Makes a bar with a share done and a count of ``rows``; none where nobody watches."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rows]}"))
+    quiet = quiet or not sys.stderr.isatty()  # the console, too: rich before 15 ends even a hidden bar with a line
+    return Progress(*columns, TimeRemainingColumn(), console=console(stderr=True, quiet=quiet), disable=quiet)
 
 
 def show(title: str, rows: Mapping[str, str]) -> None:

@@ -9,6 +9,8 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from warmgp.data.named_grids import is_named
+
 FloatArray = NDArray[np.float64]
 
 NO_NUMBERS = {"c": "Complex data", "M": "Dates", "m": "Time spans"}
@@ -43,6 +45,8 @@ def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1,
     name : str
         The name of X in an error.
     """
+    if is_named(X):
+        raise ValueError(f"{name} is a grid of xarray, for predict and predict_blocks: give rows of numbers")
     X = to_numpy(X)
     _check_mask(name, X)
     for column, dtype in _dtypes(X):

@@ -51,8 +51,14 @@ class ColumnKind(ABC):
     """How many columns it takes."""
     width: ClassVar[int]
     """How many inputs it makes of them."""
+    axes: ClassVar[tuple[str, ...]]
+    """What each of these inputs is called, (width,)."""
     dimension: ClassVar[int]
     """In how many of them points are free to move: their variances add up to so many squares of the unit."""
+    unit: ClassVar[str]
+    """The unit that distances are told in."""
+    unit_length: ClassVar[float]
+    """How many of it one unit of the inputs is."""
 
     @abstractmethod
     def bad_cell(self, X: FloatArray) -> BadCell | None:
@@ -62,9 +68,9 @@ class ColumnKind(ABC):
     def inputs(self, X: FloatArray) -> FloatArray:
         """Returns what the columns become, (m, width), from a whole table X (m, columns of the user)."""
 
-    @abstractmethod
     def in_units(self, length: float) -> str:
         """Tells a length scale, in units of the inputs, as a user would."""
+        return f"{length * self.unit_length:.6g} {self.unit}"
 
     def label(self, names: Sequence[str | int]) -> str:
         """Returns the name of what the columns are together, by the names of all columns."""
@@ -83,6 +89,8 @@ class Geographic(ColumnKind):
     name = "geographic"
     takes = "a pair (latitude, longitude) in degrees"
     count, width, dimension = 2, 3, 2
+    axes = ("x", "y", "z")
+    unit, unit_length = "km", EARTH_KM  # of a chord
 
     def bad_cell(self, X: FloatArray) -> BadCell | None:
         """Returns the first latitude beyond a pole; any finite longitude is one."""
@@ -100,10 +108,6 @@ class Geographic(ColumnKind):
         phi, lam = np.deg2rad(latitude), np.deg2rad(np.remainder(longitude, 360.0))
         level = np.cos(phi)
         return np.stack([level * np.cos(lam), level * np.sin(lam), np.sin(phi)], 1)
-
-    def in_units(self, length: float) -> str:
-        """Tells a chord in kilometres."""
-        return f"{length * EARTH_KM:.6g} km"
 
 
 KINDS: dict[str, type[ColumnKind]] = {kind.name: kind for kind in (Geographic,)}

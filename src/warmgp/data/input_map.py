@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,15 @@ class InputMap:
             label = one.label(self.names) if isinstance(one, ColumnKind) else str(self.names[one])
             found.append((label, tuple(range(first, first + width)), kind))
             first += width
+        return tuple(found)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The name of each input, (d,): its column, x0, x1, … for one without a name, and "lat, lon: x" of a place."""
+        told = tuple(name if isinstance(name, str) else f"x{j}" for j, name in enumerate(self.names))
+        found: list[str] = []
+        for label, _, kind in replace(self, names=told).groups:
+            found += [label] if kind is None else [f"{label}: {axis}" for axis in kind.axes]
         return tuple(found)
 
     @property

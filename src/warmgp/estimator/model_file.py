@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from warmgp.control import Targets
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.report import Report
@@ -43,15 +44,16 @@ from warmgp.schema import (
     whole,
 )
 from warmgp.solvers import SOLVERS, Solver
+from warmgp.trend import NAMED, Basis, Trend
 
 if TYPE_CHECKING:
     from warmgp.estimator.regressor import GPRegressor
 
 NOT_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "memory_budget", "time_limit")
 """Parameters that the result of a resumed fit does not depend on: they are not part of a fingerprint."""
-LATER = ("columns", "anisotropy")
-"""Parameters that earlier versions did not have, None by default: no part of a fingerprint then, so that checkpoints of
-those versions still go on."""
+LATER = {"columns": None, "anisotropy": None, "trend": None}
+"""Parameters that earlier versions did not have, and what means the same as not having them: no part of a fingerprint
+then, so that checkpoints of those versions still go on."""
 NOT_SAVED = ("callbacks", "checkpoint")
 """Parameters that belong to one fit, not to its model: a loaded model that is fitted again writes nowhere."""
 
@@ -66,6 +68,18 @@ TENSORS = {
     "x_scale": TensorRule(("d",), DOUBLE, positive=True),
     "y_scaling": TensorRule((2,), DOUBLE),
 }
+TREND = {
+    "trend_transform": TensorRule(("p", "p"), DOUBLE),
+    "trend_solution": TensorRule(("n", "p")),
+    "trend_coefficients": TensorRule(("p", "1 + s"), DOUBLE),
+    "trend_covariance": TensorRule(("p", "p"), DOUBLE),
+}
+"""Tensors of a model with a trend, whose terms the content names."""
+TARGETS = {
+    "targets": TensorRule(("n", "s"), (torch.int16, torch.int32)),
+    "targets_step": TensorRule((1,), DOUBLE, positive=True),
+}
+"""What the samples were solved for, where variances come from them; files of earlier versions have none."""
 CONTENT = record(
     {
         "settings": lambda *_: None,  # checked against the estimator's parameters
@@ -83,6 +97,8 @@ CONTENT = record(
         "report": of_class(Report),
         "columns": columns_json.MAP,
         "angle": number(),
+        "trend_terms": list_of(list_of(whole(0))),
+        "target_name": maybe(text),
     },
 )
 
@@ -109,6 +125,8 @@ def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
             value = int(value) if isinstance(value, int) else None
         elif name == "memory_budget" and value is not None:
             value = bytes_of(value)
+        elif name == "trend" and value is not None and not isinstance(value, str):
+            value = [column if isinstance(column, str) else int(column) for column in value]
         out[name] = value
     return out
 
@@ -123,6 +141,7 @@ SPECIAL: dict[str, Check] = {
     "max_epochs": maybe(either(one_of(("auto",)), number(5e-324, finite=False))),
     "random_state": maybe(whole(0, 2**32 - 1)),
     "columns": columns_json.SAID,
+    "trend": maybe(either(one_of(NAMED), list_of(either(text, whole(0))))),
 }
 """Checks of the parameters whose annotations do not say what a file may hold."""
 
@@ -153,8 +172,10 @@ def made_from(model: GPRegressor, data: Mapping[str, np.ndarray], seed: int) -> 
 
     ``seed`` is the number that this fit draws from ``random_state``: of a generator it is all that counts.
     """
-    given = {k: v for k, v in model.get_params().items() if not (k in LATER and v is None)}
-    settings = settings_to_json({k: v for k, v in given.items() if k not in NOT_SETTINGS})
+    settings = settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SETTINGS})
+    for name, value in LATER.items():
+        if settings[name] == value:
+            del settings[name]
     if isinstance(model.kernel, Kernel):  # with its options, where it has any
         settings["kernel"] = f"{model.kernel!r} {sorted(vars(model.kernel).items())}"
     if model.random_state is not None and settings["random_state"] is None:
@@ -184,6 +205,17 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         "x_scale": torch.as_tensor(scaler.x_scale),
         "y_scaling": torch.tensor([scaler.y_mean, scaler.y_scale], dtype=torch.float64),
     }
+    trend = posterior.trend
+    if trend is not None:
+        tensors |= {
+            "trend_transform": trend.basis.transform,
+            "trend_solution": trend.solution,
+            "trend_coefficients": trend.coefficients,
+            "trend_covariance": trend.covariance,
+        }
+    if posterior.targets is not None:
+        tensors["targets"] = posterior.targets.codes
+        tensors["targets_step"] = torch.tensor([posterior.targets.step], dtype=torch.float64)
     names = getattr(model, "feature_names_in_", None)
     content = {
         "settings": settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SAVED}),
@@ -197,7 +229,10 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         "stop_reason": model.stop_reason_,
         "log_marginal_likelihood": model.log_marginal_likelihood_value_,
         "feature_names": None if names is None else list(names),
+        "target_name": getattr(model, "target_name_", None),
     }
+    if trend is not None:
+        content["trend_terms"] = [list(term) for term in trend.basis.terms]
     if scaler.columns.parts:
         content["columns"] = columns_json.map_to_json(scaler.columns)
     if scaler.angle:
@@ -233,7 +268,9 @@ def _restore(
     CONTENT(content, "")
     settings = settings_from_json(cls, content["settings"])
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
-    sizes = check_tensors(tensors, TENSORS)
+    terms = content.get("trend_terms")
+    more = (TREND if terms is not None else {}) | (TARGETS if TARGETS.keys() & tensors.keys() else {})
+    sizes = check_tensors(tensors, TENSORS | more)
     d, lengths = sizes["d"], sizes["t"] - 2
     expect(lengths in (1, d), "theta", f"{2 + d} or 3 numbers", sizes["t"])
     expect(sizes["1 + s"] == 1 + sizes["s"], "solution", f"of {1 + sizes['s']} columns", sizes["1 + s"])
@@ -247,18 +284,23 @@ def _restore(
     y_mean, y_scale = tensors["y_scaling"].tolist()
     expect(y_scale > 0, "y_scaling", "a positive scale", y_scale)
 
+    trend = None if terms is None else _trend(terms, tensors, sizes, angle).to(place)
     parts = ("x", "solution", "frequencies", "sin_weights", "cos_weights")
     there = {name: tensors[name].to(place) for name in parts}
     prior = FeaturePrior(there["frequencies"], there["sin_weights"], there["cos_weights"])
     theta = Hyperparameters.from_vector(tensors["theta"])
+    targets = None
+    if "targets" in tensors:
+        targets = Targets(tensors["targets"].to(place), float(tensors["targets_step"]))
     model = cls(**settings)
     model.plan_ = plan
     model.report_ = _report(content, sizes["s"]).read_on(place)
     units = tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale
     model.scaler_ = Standardizer(*units, columns, angle)
     model.posterior_ = Posterior(
-        there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"]
-    )
+        there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"],
+        trend=trend, targets=targets,
+    )  # fmt: skip
     model.hyperparameters_ = theta
     model.history_ = list(plan_json.history_from_json(content["history"]))
     model.n_steps_ = len(model.history_)
@@ -267,9 +309,22 @@ def _restore(
     model.stop_reason_ = content.get("stop_reason", "unknown")
     model.log_marginal_likelihood_value_ = content["log_marginal_likelihood"]
     model.n_features_in_ = len(columns.names)
+    model.target_name_ = content.get("target_name")
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
     return model
+
+
+def _trend(terms: list[list[int]], tensors: Mapping[str, Tensor], sizes: Mapping[str, int], angle: float) -> Trend:
+    """Returns the trend of a file, checked, over inputs that are turned by the angle."""
+    expect(len(terms) == sizes["p"], "trend_terms", f"{sizes['p']} terms", len(terms))
+    for term in terms:
+        known = len(term) <= 2 and all(column < sizes["d"] for column in term) and term == sorted(term)
+        expect(known, "trend_terms", f"products of at most two of {sizes['d']} columns", str(term))
+    whole = {(), *((column,) for term in terms for column in term)} <= {tuple(term) for term in terms}
+    expect(whole, "trend_terms", "a trend with the constant and every column of a product", str(terms))
+    basis = Basis(tuple(tuple(term) for term in terms), tensors["trend_transform"], angle)
+    return Trend(basis, *(tensors[f"trend_{name}"] for name in ("solution", "coefficients", "covariance")))
 
 
 def _report(content: Mapping[str, Any], samples: int) -> Report:

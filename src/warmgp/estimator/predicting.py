@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -10,10 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from warmgp.checks import check_count
 from warmgp.data.arrays import all_finite, check_inputs, check_targets, integer_rest, like, to_numpy
+from warmgp.data.named_grids import is_named
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.anisotropy import Anisotropy, anisotropy_of
+from warmgp.estimator.blocks import group_averages
+from warmgp.estimator.maps import blocks_named, predict_named
 from warmgp.estimator.parameters import check_seed
 from warmgp.estimator.samples import new_samples
+from warmgp.estimator.trend import TrendCoefficients, coefficients_of
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.planning.plan import Plan
@@ -42,22 +48,38 @@ class Predicting:
         """The angle and the two ranges where inputs were turned, in units of X; None where they were not."""
         return anisotropy_of(self.scaler_, self.hyperparameters_)
 
+    @property
+    def trend_(self) -> TrendCoefficients | None:
+        """The coefficients of the trend and their standard errors, in the units of X and y; None without a trend."""
+        check_is_fitted(self, "hyperparameters_")
+        trend, scaler = self.posterior_.trend, self.scaler_
+        return None if trend is None else coefficients_of(trend, scaler)
+
     def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
         """Returns the plan and the parameters as training takes them, for functions that are solved for anew."""
         raise NotImplementedError
 
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False, include_noise: bool = True
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+    ) -> Any:
         """Returns the predictive mean at X; with ``return_std`` or ``return_cov`` also its deviation or covariance.
 
         Both are those of new observations; ``include_noise=False`` leaves the observation noise out. They are exact
         for a model trained exactly, and up to 2,500 points by default. Otherwise they come from the posterior samples,
-        and the covariance without noise has rank at most ``n_probes``. The mean alone is computed without them.
+        with near points as their control (:meth:`std_error` says how exact that is), and the covariance without noise
+        has rank at most ``n_probes``. The mean alone is computed without them.
+
+        X may also be an ``xarray.Dataset`` or ``DataArray`` whose coordinates or variables have the names of the
+        inputs, such as :func:`warmgp.grid` makes. What comes back is then one Dataset over the same dimensions, with
+        the variables "mean" and, with ``return_std``, "std"; NaN where an input is missing.
         """
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for: the covariance has the variances")
         check_is_fitted(self, "hyperparameters_")
+        if is_named(X):
+            if return_cov:
+                raise ValueError("return_cov is not for named grids: give rows of inputs, or ask for return_std")
+            return predict_named(self, X, std=return_std, include_noise=include_noise)
         posterior, x = self.posterior_, self._standardised(X)
         rows = len(posterior.x) if posterior.exact and (return_std or return_cov) else len(x)
         with free_threads(x.device, rows * len(posterior.x)):
@@ -75,6 +97,40 @@ class Predicting:
             std = (variance.double() + noise).sqrt().cpu().numpy()
             centre = self.scaler_.y_back(mean.cpu().double().numpy())
             return like(X, all_finite(centre)), like(X, all_finite(self.scaler_.y_scale_back(std)))
+
+    def std_error(self, X: ArrayLike, include_noise: bool = True) -> FloatArray:
+        """Returns the relative error by chance of :meth:`predict`'s standard deviation at each row of X, (rows of X,).
+
+        0.02 means that the std there is within about 2% of the exact one at the same hyperparameters, for two rows of
+        three. It is estimated from the samples behind the std, and zero where that is exact.
+        """
+        check_is_fitted(self, "hyperparameters_")
+        posterior, x = self.posterior_, self._standardised(X)
+        with free_threads(x.device, len(x) * len(posterior.x)):
+            error = posterior.std_error(x, posterior.noise_variance if include_noise else 0.0)
+        return like(X, error.double().cpu().numpy())
+
+    def predict_blocks(self, X: ArrayLike, groups: ArrayLike | None = None, points: int | None = None) -> Any:
+        """Returns mean and std of the field's average over blocks: block kriging, without the noise of observations.
+
+        With ``groups``, one label for each row of X, (m,), blocks are the rows of a label, and (mean, std) come back in
+        the order of ``numpy.unique(groups)``. X may instead be a grid of xarray (:meth:`predict`) whose coordinates are
+        the middles of its cells; ``points`` says by how many points along each side a cell is averaged, and a Dataset
+        with "mean" and "std" comes back. The cells must be evenly spaced, or have their edges in a variable that the
+        coordinate's attribute "bounds" names.
+
+        The std is exact for a model whose variances are, else it is that of the posterior functions, whose number s =
+        ``n_probes`` leaves it a relative error of about 1/√(2s).
+        """
+        check_is_fitted(self, "hyperparameters_")
+        if is_named(X):
+            if groups is not None or points is None:
+                raise ValueError("a named grid is averaged over its cells: give points, those along a side, no groups")
+            return blocks_named(self, X, points)
+        if groups is None or points is not None:
+            raise ValueError("rows of X are averaged by their groups: give groups, one label for each row, no points")
+        mean, std = group_averages(self, X, groups)
+        return like(X, mean), like(X, std)
 
     def _standardised(self, X: ArrayLike) -> torch.Tensor:
         """Returns new inputs as the posterior takes them, (m, d)."""

@@ -17,6 +17,7 @@ from warmgp.data.float32_resolution import too_fine
 from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import Standardizer, check_varies, warn_of_units
 from warmgp.estimator.parameters import check_flat, check_start
+from warmgp.estimator.trend import OrdinaryTrend, check_inputs_of, detrended
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import make_operator
@@ -24,6 +25,7 @@ from warmgp.planning.plan import Plan
 from warmgp.planning.planner import operator_for, plan_for
 from warmgp.planning.request import Request, Settings
 from warmgp.training.problem import Problem
+from warmgp.trend import TrendColumns, check_rich
 
 FloatArray = NDArray[np.float64]
 
@@ -49,6 +51,8 @@ class TrainingData:
         The same data in the user's units, by the names that a checkpoint tells them apart by.
     too_fine : str
         Why float32 does not tell the inputs apart; "" where it does.
+    trend : OrdinaryTrend or None
+        What has been taken off y, where there is a trend.
     """
 
     scaler: Standardizer
@@ -57,19 +61,24 @@ class TrainingData:
     held_out: tuple[FloatArray, FloatArray] | None
     as_given: dict[str, FloatArray]
     too_fine: str
+    trend: OrdinaryTrend | None = None
 
     def drawn(self, rows: int, seed: int) -> TrainingData:
         """Returns so many of the rows, drawn at random; all of them where ``rows`` is 0."""
         if not rows:
             return self
         some = np.sort(np.random.default_rng(seed).permutation(len(self.x))[:rows])
-        return replace(self, x=self.x[some], y=self.y[some])
+        if self.trend is None:
+            return replace(self, x=self.x[some], y=self.y[some])
+        trend, y = self.trend.refitted(self.x, self.y, some)
+        return replace(self, x=self.x[some], y=y, trend=trend)
 
     def turned(self, angle: float) -> TrainingData:
         """Returns the same data with the two standardised inputs turned by an angle in degrees."""
         scaler = self.scaler.turned(angle)
         held_out = self.held_out and (scaler.turn(self.held_out[0]), self.held_out[1])
-        return replace(self, scaler=scaler, x=scaler.turn(self.x), held_out=held_out)
+        trend = self.trend and self.trend.turned(angle)
+        return replace(self, scaler=scaler, x=scaler.turn(self.x), held_out=held_out, trend=trend)
 
     def problem(self, plan: Plan, kernel: Kernel, theta: Hyperparameters, dtype: torch.dtype) -> Problem:
         """Makes the problem at θ in that precision, on the plan's device.
@@ -82,19 +91,26 @@ class TrainingData:
 
         operator = make_operator(operator_for(plan, len(self.x), dtype), tensor(self.x), kernel, theta)
         held_out = (tensor(self.held_out[0]), tensor(self.held_out[1])) if self.held_out else None
+        trend = None
+        if self.trend is not None:
+            basis, offset = self.trend.basis, tensor(self.trend.offset, torch.float64)
+            trend = TrendColumns(basis, tensor(basis.at(torch.as_tensor(self.x)).numpy()), offset)
         if dtype == torch.float64:
-            return Problem(operator, tensor(self.y), held_out)
+            return Problem(operator, tensor(self.y), held_out, trend=trend)
         original = tensor(self.x, torch.float64), tensor(self.y, torch.float64)
         promote = partial(self.problem, plan, kernel, theta, torch.float64) if plan.promote else None
-        return Problem(operator, tensor(self.y), held_out, original, promote)
+        return Problem(operator, tensor(self.y), held_out, original, promote, trend=trend)
 
 
 def training_data(
     model: Any, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None
 ) -> TrainingData:
-    """Checks and standardises what an estimator is to be fitted to; sets names and number of inputs on it."""
+    """Checks and standardises what an estimator is to be fitted to; sets names and number of inputs on it, and the
+    name of the target."""
     inputs = check_inputs(model, X, reset=True, least=2)
     targets, rest = check_targets(y, len(inputs)), integer_rest(X)
+    name = getattr(y, "name", None)
+    model.target_name_ = name if isinstance(name, str) else None
     columns = columns_of(model, X, inputs)
     check_start(model.init, columns, model.ard)
     check_varies(targets)
@@ -105,6 +121,7 @@ def training_data(
     else:
         scaler = Standardizer.centring(inputs, columns)
     x, given, held_out = scaler.x(inputs, rest), {"X": inputs, "y": targets}, None
+    trend, left, scaler = detrended(model, inputs, x, targets, scaler)
     if rest is not None:
         given["last digits of X"] = rest
     if validation is not None:
@@ -113,13 +130,14 @@ def training_data(
             scaler.x(given["validation X"], integer_rest(validation[0]), "validation X"),
             scaler.y(given["validation y"]),
         )
-    return TrainingData(scaler, x, scaler.y(targets), held_out, given, too_fine(columns, x))
+    return TrainingData(scaler, x, left, held_out, given, too_fine(columns, x), trend)
 
 
 def columns_of(model: Any, X: ArrayLike, inputs: FloatArray) -> InputMap:
     """Returns what an estimator's parameters make of the columns of X, whose numbers are ``inputs``."""
     columns = InputMap.of(model.columns, column_names(X, inputs.shape[1]))
     check_flat(model.anisotropy, columns)
+    check_inputs_of(model.trend, columns)
     return columns
 
 
@@ -134,6 +152,7 @@ def plan_on(model: Any, settings: Settings, X: ArrayLike) -> Plan:
 def plan_and_warn(settings: Settings, shape: tuple[int, ...], fine: str) -> Plan:
     """Plans a training on inputs of that shape, (n, d); warns where it may not find what ``fine`` says of them."""
     n, d = shape
+    check_rich(settings.trend, n, d)
     plan = plan_for(Request.of(n, d, settings, fine))
     single = plan.dtype == torch.float32
     if fine and (single or not isinstance(settings.init, Hyperparameters)):

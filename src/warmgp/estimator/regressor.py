@@ -85,6 +85,9 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         and then groups of near points; "subset" averages exact fits of neighbourhoods.
     noise_floor : float
         The least noise scale, in standardised units.
+    trend : None, "constant", "linear", "quadratic" or list of columns
+        A trend beside the process, whose coefficients the data decide (universal kriging); a list of columns, by name
+        or number, is an external drift, linear in those. It goes on outside the data. See ``trend_``.
     standardize : bool
         Whether inputs and targets are centred and scaled, which is undone in predictions.
     device : "auto", "cpu", "cuda", …
@@ -122,9 +125,12 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
     posterior_ : Posterior
         The trained process in standardised units: mean, variance and functions at tensors of inputs.
     scaler_ : Standardizer
-        The maps from the columns and units of X and y to standardised ones, and back.
+        The maps from the columns and units of X and y to standardised ones, and back; with a trend the unit of y is
+        the standard deviation of what ordinary least squares leaves of it.
     anisotropy_ : Anisotropy or None
         With ``anisotropy="rotated"`` the angle and the two ranges that were found, in units of X.
+    trend_ : TrendCoefficients or None
+        The coefficients of the trend with their standard errors, in the units of X and y: ``print`` it.
     n_steps_ : int
         Steps done.
     stop_reason_ : str
@@ -138,11 +144,14 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         What that check found: how far the mean is from exact, as a root mean square over training points in units of
         the noise, which a predictive standard deviation is at least. It is an upper estimate.
     log_marginal_likelihood_value_ : float or None
-        At the final hyperparameters and in standardised units, where variances are exact; None otherwise.
+        At the final hyperparameters and in standardised units, where variances are exact; None otherwise. With a trend
+        it is that of its estimated coefficients.
     n_features_in_ : int
         The number of inputs.
     feature_names_in_ : ndarray of str
         Their names, where X had some.
+    target_name_ : str or None
+        The name of y, where it had one.
 
     Examples
     --------
@@ -173,6 +182,7 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         learning_rate: float | str = "auto",
         init: str | Hyperparameters = "auto",
         noise_floor: float = 1e-4,
+        trend: str | Sequence[int | str] | None = None,
         standardize: bool = True,
         device: str | torch.device = "auto",
         dtype: str | torch.dtype = "auto",
@@ -199,6 +209,7 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.init = init
         self.noise_floor = noise_floor
+        self.trend = trend
         self.standardize = standardize
         self.device = device
         self.dtype = dtype

@@ -28,7 +28,8 @@ def new_samples(old: Posterior, plan: Plan, options: TrainingOptions, n_samples:
     functions = draw.functions
     assert functions is not None
     solution = torch.cat([old.solution[:, :1], solved.solution], 1)
-    new = Posterior(old.x, old.kernel, old.theta, solution, functions)
+    trend = None if old.trend is None else old.trend.with_functions(old.x, solved.solution)
+    new = Posterior(old.x, old.kernel, old.theta, solution, functions, trend=trend)
     found = accuracy(new, Problem(operator, operator.matmul(solution[:, :1])[:, 0]), draw)
     if not solved.converged:
         warn_user(unsolved(solved, plan, found, ("first sample", "other samples")), ConvergenceWarning)

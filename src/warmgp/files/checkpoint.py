@@ -33,6 +33,7 @@ from warmgp.schema import (
 )
 from warmgp.training.adam import Adam
 from warmgp.training.state import TrainingState
+from warmgp.trend import TrendSolution
 
 Mark = Mapping[str, str]
 """What a training is made from, by name: its settings as text, its data as fingerprints."""
@@ -56,6 +57,7 @@ TENSORS = {
     "adam_second": TensorRule(("t",), DOUBLE),
     "generator": TensorRule(("g",), (torch.uint8,)),
 }
+TREND = {"trend_solution": TensorRule(("n", "p")), "trend_coefficients": TensorRule(("p",), DOUBLE)}
 SOLVED = {"solution": TensorRule(("n", "1 + s")), "solution_theta": TensorRule(("t",), DOUBLE, positive=True)}
 
 
@@ -78,6 +80,8 @@ def write_checkpoint(
     }
     if state.solution is not None and state.solution_theta is not None:
         tensors |= {"solution": state.solution, "solution_theta": state.solution_theta.vector}
+    if state.trend is not None:
+        tensors |= {"trend_solution": state.trend.solution, "trend_coefficients": state.trend.coefficients}
     solver_tensors, solver_content = plan.solver.pack(state.solver_state)
     tensors |= {f"{SOLVER}.{name}": tensor for name, tensor in solver_tensors.items()}
     content = {
@@ -159,11 +163,13 @@ def _check(
     for together in (SOLVED, draw):
         if any(name in tensors for name in together):
             rules |= together
+    if "solution" in tensors and saved.trend_terms:
+        rules |= TREND
     probes, features = saved.gradient.n_probes, getattr(saved.gradient, "n_features", saved.n_features)
-    known = {"n": n, "d": d, "s": probes, "1 + s": 1 + probes, "m": features // 2}
+    known = {"p": saved.trend_terms, "n": n, "d": d, "s": probes, "1 + s": 1 + probes, "m": features // 2}
     lengths = check_tensors(tensors, rules, known)["t"] - 2
     expect(lengths in (1, d), "nu", f"{2 + d} or 3 numbers", 2 + lengths)
-    working = {tensors[name].dtype for name in ("solution", *draw) if name in tensors}
+    working = {tensors[name].dtype for name in ("solution", "trend_solution", *draw) if name in tensors}
     expect(len(working) <= 1, "solution", "like its probes", "not")
     expect(bool((tensors["adam_second"] >= 0).all()), "adam_second", "at least 0", "negative numbers")
     expect(
@@ -175,6 +181,7 @@ def _check(
         expect(
             given == plan.n_features or saved.rows != plan.rows, name, f"{plan.n_features} as by the settings", given
         )
+    expect(saved.trend_terms == plan.trend_terms, "plan.trend_terms", f"{plan.trend_terms}", saved.trend_terms)
     needs = training_bytes(saved, n, d)
     if needs > 2 * plan.memory_budget:  # what is free changes from day to day
         raise SchemaError(
@@ -198,6 +205,9 @@ def _state(tensors: Mapping[str, Tensor], content: Mapping[str, Any], plan: Plan
         solution=there.get("solution"),
         solution_theta=Hyperparameters.from_vector(theta) if theta is not None else None,
         solver_state=solver_state,
+        trend=TrendSolution(there["trend_solution"], there["trend_coefficients"])
+        if "trend_solution" in there
+        else None,
         history=plan_json.history_from_json(content["history"]),
         elapsed=content["elapsed"],
     )

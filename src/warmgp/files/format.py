@@ -34,7 +34,14 @@ logger = logging.getLogger(__name__)
 FORMAT_VERSION = 3
 """2 has a checksum; 3 has a solver's state under a name of its own in checkpoints, reports in models, and threads in
 plans."""
-TYPES = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "U8": np.uint8}
+TYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "U8": np.uint8,
+}
 """Kinds of numbers that a file may hold, by safetensors' names."""
 LONGEST_HEADER = 100_000_000
 """The most bytes of a header: the limit of safetensors."""
@@ -89,7 +96,7 @@ def write(
 
 
 def check_dtypes(tensors: Mapping[str, Tensor]) -> None:
-    """Raises unless a file can hold the tensors: of float64, float32, int64 or uint8."""
+    """Raises unless a file can hold the tensors: of float64, float32, int64, int32, int16 or uint8."""
     held = tuple(torch.from_numpy(np.empty(0, kind)).dtype for kind in TYPES.values())
     for name, tensor in tensors.items():
         if tensor.dtype not in held:

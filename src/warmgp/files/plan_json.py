@@ -36,6 +36,7 @@ from warmgp.solvers import SOLVERS, Solver, StoppingRule
 from warmgp.training.local_start import LocalStart
 from warmgp.training.near_likelihood import NearStart
 from warmgp.training.state import StepRecord
+from warmgp.trend import MOST_TERMS
 
 GRADIENTS: dict[str, type[GradientEstimator]] = {"exact": Exact, "standard": Standard, "pathwise": Pathwise}
 DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:[0-9]{1,3})?")
@@ -107,6 +108,7 @@ _plan = of_class(
     last_epochs=UNLIMITED["max_epochs"],
     signal_ratio=number(finite=False),
     rows=whole(0),
+    trend_terms=whole(0, MOST_TERMS),
 )
 _any_number = number(-math.inf, finite=False, nan=True)
 _record = of_class(

@@ -68,6 +68,8 @@ class Plan:
         The threads of the CPU that training uses, unless torch has fewer by then; 0 for as many as torch has.
     rows : int
         The rows that are trained on, drawn at random, where a time limit allows no more; 0 for all of them.
+    trend_terms : int
+        The terms of the trend, p; 0 for none.
     estimated_seconds, estimated_bytes : float, int
         What the whole training should take, on this machine.
     """
@@ -99,6 +101,7 @@ class Plan:
     signal_ratio: float = math.inf
     threads: int = 0
     rows: int = 0
+    trend_terms: int = 0
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0
 

@@ -59,7 +59,8 @@ def make_plan(n: int, d: int = 10, *, kernel: str | Kernel | None = None, **sett
         The kernel; None for one that the data choose, as ``GPRegressor`` does, planned for as Matérn-3/2.
     **settings
         The fields of :class:`warmgp.planning.request.Settings`, named as in ``GPRegressor``: solver, gradient,
-        n_probes, n_features, tol, max_epochs, n_steps, learning_rate, init, device, dtype, memory_budget, time_limit.
+        n_probes, n_features, tol, max_epochs, n_steps, learning_rate, init, device, dtype, memory_budget, time_limit,
+        trend.
 
     Raises
     ------
@@ -121,6 +122,7 @@ def _planned(request: Request) -> Plan:
         last_epochs=decided(decisions.choose_last_epochs(request, solver)),
         signal_ratio=decided(choose_signal_ratio(request, solver, dtype)),
         threads=threads,
+        trend_terms=request.trend_terms,
     )
     needs = peak_bytes(plan, request.n, request.d)
     check_memory(plan, request.n, needs)

@@ -14,6 +14,7 @@ from warmgp.kernels import Kernel, get_kernel
 from warmgp.planning.devices import available_memory, resolve_device
 from warmgp.planning.gpu_pace import Pace, pace_of
 from warmgp.solvers import Solver, StoppingRule, get_solver
+from warmgp.trend import Asked, check_trend, term_count
 
 GRADIENTS = ("exact", "standard", "pathwise")
 STARTS = ("auto", "ones", "sample", "near", "subset")
@@ -54,6 +55,7 @@ class Settings:
         The seconds that a fit may take; None for as long as it takes.
     kernel : str or Kernel
         "auto" stands for one that is chosen by the data; a plan without them is made for Matérn-3/2.
+    trend : str, list of columns or None
     """
 
     solver: str | Solver = "auto"
@@ -70,11 +72,13 @@ class Settings:
     memory_budget: int | None = None
     time_limit: float | None = None
     kernel: str | Kernel = "matern32"
+    trend: Asked = None
 
     def __post_init__(self) -> None:
         """Raises a ValueError that names the first wrong setting, what came, and what is accepted."""
         if not is_auto(self.kernel):
             get_kernel(self.kernel, ' or "auto"')
+        check_trend(self.trend)
         if not is_auto(self.solver):
             get_solver(self.solver)
         _check_gradient(self.gradient)
@@ -180,6 +184,11 @@ class Request:
         """The random features of the estimator that was given, else those of the settings."""
         given = self.given_gradient
         return given.n_features if isinstance(given, Pathwise) else self.settings.n_features
+
+    @property
+    def trend_terms(self) -> int:
+        """The systems of a trend, p, which are solved for beside those."""
+        return term_count(self.settings.trend, self.d)
 
     @property
     def columns(self) -> int:

@@ -14,8 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from warmgp.gradient import PathwiseDraw
+from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.training.precision import some_rows
 from warmgp.training.problem import Problem
@@ -42,7 +44,8 @@ class Accuracy:
     worst : float
         Largest error of the predictive mean: errors may sit in a few rows.
     samples : float
-        Root mean square error of the posterior functions, behind a standard deviation that is not exact.
+        Root mean square error of the posterior functions, behind a standard deviation that is not exact, or of the
+        trend's, if that is larger.
     """
 
     mean: float
@@ -63,8 +66,28 @@ def accuracy(posterior: Posterior, problem: Problem, draw: PathwiseDraw) -> Accu
     solution = posterior.solution.double()
     found = double.rows_matmul(rows, solution)  # (rows, 1 + s)
     f = posterior.prior.evaluate(posterior.x[rows], posterior.theta).double()
-    targets = torch.cat([problem.y_exact[rows, None], f + sigma * draw.noise[rows].double()], 1)
+    targets = torch.cat([_first(posterior, problem, rows)[:, None], f + sigma * draw.noise[rows].double()], 1)
     rounded = posterior.products(posterior.x[rows]).double() + sigma**2 * solution[rows]
     squares = ((targets - found).square() + (rounded - found).square()) / sigma**2
     mean, samples = squares[:, 0], squares[:, 1:]
-    return Accuracy(float(mean.mean().sqrt()), float(mean.max().sqrt()), float(samples.mean().sqrt()))
+    spread = max(float(samples.mean().sqrt()), _of_trend(posterior, problem, double, rows))
+    return Accuracy(float(mean.mean().sqrt()), float(mean.max().sqrt()), spread)
+
+
+def _first(posterior: Posterior, problem: Problem, rows: Tensor) -> Tensor:
+    """Returns what the first system was solved for at some rows: y, or what the trend leaves of it."""
+    y = problem.y_exact[rows]
+    if problem.trend is None or posterior.trend is None:
+        return y
+    beside = posterior.trend.coefficients[:, 0] - problem.trend.offset
+    return y - posterior.trend.basis.at(problem.x_exact[rows]) @ beside
+
+
+def _of_trend(posterior: Posterior, problem: Problem, double: KernelOperator, rows: Tensor) -> float:
+    """Returns the error of the trend in units of σ: the residual of its systems for a β drawn from N(0, A⁻¹)."""
+    if problem.trend is None or posterior.trend is None:
+        return 0.0
+    trend = posterior.trend
+    residual = trend.basis.at(problem.x_exact[rows]) - double.rows_matmul(rows, trend.solution.double())
+    variance = ((residual @ trend.covariance) * residual).sum(1)
+    return float(variance.mean().sqrt()) / float(posterior.theta.noise_scale)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warmgp.control import Targets
 from warmgp.gradient import Pathwise, PathwiseDraw, functions_of
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
@@ -22,6 +23,7 @@ from warmgp.training.problem import Problem
 from warmgp.training.refinement import refined
 from warmgp.training.rounding import rounding
 from warmgp.training.state import MEAN_SHARE, SAMPLES_SHARE, TrainingOptions, TrainingState
+from warmgp.training.trend import first_target, folded, posterior_trend
 
 logger = logging.getLogger(__name__)
 
@@ -55,20 +57,30 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
     operator = problem.operator
     draw, start = _draw_and_start(operator, options, state, generator)
     pathwise = _pathwise(options)
-    targets = pathwise.targets(operator, problem.y, draw)
+    targets = pathwise.targets(operator, first_target(problem, state.trend), draw)
     final = _solved_by_factor(operator, targets, options.rule) if options.exact_posterior else None
     by_factor = final is not None or options.gradient.needs_factor
     if final is None:
         final = _solved(problem, options, targets, start, generator, state.solver_state, draw)
         final = _evened(problem, options, targets, final, generator)
+    solver = Cholesky() if final.factor is not None else options.solver
+    targets, final, found_trend = folded(
+        problem, options, solver, targets, final, state.trend, draw, generator, last=True
+    )
     if problem.watched:
         watch(problem, targets, final, draw, options.rule.tol)
     functions = functions_of(draw)
     assert functions is not None
+    trend = posterior_trend(problem, found_trend, operator.theta, final.solution)
     factor = final.factor if by_factor else None
     exact = factor is not None
-    posterior = Posterior(operator.x, operator.kernel, operator.theta, final.solution, functions, exact, factor)
+    posterior = Posterior(
+        operator.x, operator.kernel, operator.theta, final.solution, functions, exact, factor, trend=trend
+    )
     found = accuracy(posterior, problem, draw)
+    if not exact and found.samples <= SAMPLES:  # else the samples are not what their control takes them for
+        kept = Targets.rounded(targets[:, 1:], float(operator.theta.noise_scale))
+        posterior = replace(posterior, targets=kept)
     if problem.watched and not found.suffices and _claims_to_suffice(final, targets, operator):
         reason = (
             f"float32 leaves the mean {found.mean:.2g} and the samples {found.samples:.2g} predictive std from exact"
@@ -265,7 +277,8 @@ def _as_it_is(problem: Problem, state: TrainingState) -> Finished:
     functions = functions_of(state.draw)
     assert functions is not None
     operator, last = problem.operator, state.history[-1]
-    posterior = Posterior(operator.x, operator.kernel, state.solution_theta, state.solution, functions)
+    trend = posterior_trend(problem, state.trend, state.solution_theta, state.solution)
+    posterior = Posterior(operator.x, operator.kernel, state.solution_theta, state.solution, functions, trend=trend)
     final = SolveResult(
         solution=state.solution,
         residual_mean=last.residual_mean,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
+from warmgp.trend import TrendColumns
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Problem:
     single : KernelOperator or None
         The same H in float32, where this problem is in float64 and that one was not enough: corrections may be solved
         with it (:mod:`warmgp.training.refinement`).
+    trend : TrendColumns or None
+        The trend whose coefficients are found beside the process; ``y`` is then without its offset.
     """
 
     operator: KernelOperator
@@ -39,6 +42,7 @@ class Problem:
     original: tuple[Tensor, Tensor] | None = None
     promote: Callable[[], Problem] | None = None
     single: KernelOperator | None = None
+    trend: TrendColumns | None = None
 
     @property
     def watched(self) -> bool:

@@ -16,6 +16,7 @@ from warmgp.hyperparameters import Hyperparameters, inverse_softplus
 from warmgp.kernels import Kernel
 from warmgp.solvers import Solver, StoppingRule
 from warmgp.training.adam import Adam
+from warmgp.trend import TrendSolution
 
 MEAN_SHARE, SAMPLES_SHARE = 0.03, 0.2
 """Shares of the noise scale that root mean square residuals of the last solve aim for, where it can: of the mean
@@ -231,6 +232,8 @@ class TrainingState:
     solution : Tensor or None
         Solutions of the last solve, (n, 1 + s), at ``solution_theta``.
     solver_state : Any
+    trend : TrendSolution or None
+        The solutions of the trend's systems and its coefficients, where there is a trend.
     history : tuple of StepRecord
     elapsed : float
         Seconds spent so far: in steps, and in a start on part of the data.
@@ -243,6 +246,7 @@ class TrainingState:
     solution: Tensor | None = None
     solution_theta: Hyperparameters | None = None
     solver_state: Any = None
+    trend: TrendSolution | None = None
     history: tuple[StepRecord, ...] = ()
     elapsed: float = 0.0
 
@@ -258,6 +262,7 @@ class TrainingState:
             solution=None if self.solution is None else self.solution.double(),
             draw=options.gradient.in_float64(self.draw),
             solver_state=options.solver.in_float64(self.solver_state),
+            trend=None if self.trend is None else self.trend.in_float64(),
         )
 
     def noted(self, note: str) -> TrainingState:

@@ -16,6 +16,7 @@ from warmgp.training.adam import Adam
 from warmgp.training.precision import watch
 from warmgp.training.problem import Problem
 from warmgp.training.state import StepRecord, TrainingOptions, TrainingState
+from warmgp.training.trend import first_target, folded
 from warmgp.training.validation import validation_metrics
 
 
@@ -37,7 +38,7 @@ def take_step(
     operator, gradient = problem.operator, options.gradient
     fresh = state.draw is None or not options.warm_start
     draw = gradient.draw(operator, generator) if fresh else state.draw
-    targets = gradient.targets(operator, problem.y, draw)
+    targets = gradient.targets(operator, first_target(problem, state.trend), draw)
     result = options.solver.solve(
         operator,
         targets,
@@ -45,6 +46,9 @@ def take_step(
         rule=options.rule_of(state.solution),
         generator=generator,
         state=state.solver_state,
+    )
+    targets, result, trend = folded(
+        problem, options, options.solver, targets, result, state.trend, draw, generator=generator
     )
     if problem.watched:
         watch(problem, targets, result, draw, options.watched_tol)
@@ -59,9 +63,7 @@ def take_step(
         record,
         log_marginal_likelihood=likelihood,
         gain=float(slope @ (nu - state.nu)) / operator.n,
-        metrics=validation_metrics(operator, result.solution, functions_of(draw), *problem.held_out)
-        if problem.held_out
-        else {},
+        metrics=validation_metrics(problem, trend, result.solution, functions_of(draw)),
     )
     return replace(
         state,
@@ -72,6 +74,7 @@ def take_step(
         solution=result.solution,
         solution_theta=operator.theta,
         solver_state=carried,
+        trend=trend,
         history=(*state.history, record),
         elapsed=state.elapsed + seconds,
     )

@@ -8,20 +8,29 @@ import torch
 from torch import Tensor
 
 from warmgp.gradient.features import FeaturePrior
-from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior, within_reach
+from warmgp.training.problem import Problem
+from warmgp.training.trend import posterior_trend
+from warmgp.trend import TrendSolution
 
 
 def validation_metrics(
-    operator: KernelOperator, solution: Tensor, functions: FeaturePrior | None, x: Tensor, y: Tensor
+    problem: Problem, found: TrendSolution | None, solution: Tensor, functions: FeaturePrior | None
 ) -> dict[str, float]:
-    """Returns the RMSE of the mean on held-out points, and the mean log-likelihood where the probes are functions."""
-    y = y.double()
+    """Returns the RMSE of the mean on held-out points, and the mean log-likelihood where the probes are functions.
+
+    ``found`` is what the step found of the trend, if there is one. Nothing is returned where nothing is held out.
+    """
+    if problem.held_out is None:
+        return {}
+    operator, (x, y) = problem.operator, problem.held_out
+    y, trend = y.double(), posterior_trend(problem, found, operator.theta, solution)
     if functions is None:
         near = within_reach(x, operator.x, operator.theta, operator.kernel)
         error = y - operator.cross_matmul(near, solution[:, :1])[:, 0].double()
+        error -= 0.0 if trend is None else trend.mean(x)
         return {"rmse": float(error.square().mean().sqrt())}
-    posterior = Posterior(operator.x, operator.kernel, operator.theta, solution, functions)
+    posterior = Posterior(operator.x, operator.kernel, operator.theta, solution, functions, trend=trend)
     mean, latent = posterior.mean_and_variance(x)
     error, variance = y - mean.double(), latent.double() + posterior.noise_variance
     likelihood = -0.5 * (error.square() / variance + torch.log(2 * math.pi * variance))

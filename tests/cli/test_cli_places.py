@@ -56,6 +56,28 @@ def test_places_are_those_of_the_python_api(folder: Path, tmp_path: Path, capsys
     assert "warning: column 'height'" in told and "is -9999 in row 1" in told
 
 
+def test_a_grid_of_places_with_a_trend_is_predicted_to_the_pole(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the numbers of the Python API; a grid that goes beyond a pole is refused by the cell."""
+    model, source = tmp_path / "m.safetensors", folder / "stations.csv"
+    asked = ["--geographic", "lat,lon", "--trend", "linear"]
+    code, told, _ = run(capsys, "fit", source, "--target", "t", *asked, "--out", model, *FAST)
+    assert code == 0 and "lat, lon: z" in told
+    out = tmp_path / "map.csv"
+    code, *_ = run(
+        capsys, "predict", model, "--grid", "lon=-180:180:60,lat=-90:90:45,height=2", "--out", out, "--quiet"
+    )
+    assert code == 0
+    made = pd.read_csv(out).assign(height=2.0)
+    mean, std = GPRegressor.load(model, "cpu").predict(made[["lat", "height", "lon"]], return_std=True)
+    np.testing.assert_array_equal(made["mean"], mean)
+    np.testing.assert_array_equal(made["std"], std)
+    assert np.ptp(made["mean"][made["lat"] == 90]) < 1e-6  # one place
+    beyond = ["predict", model, "--grid", "lon=0,lat=-90:95:5,height=2", "--out", tmp_path / "none.csv", "--quiet"]
+    refused(capsys, beyond, ["column 'lat'", "row 38, is 95, but latitudes are between -90 and 90"])
+
+
 def test_an_angle_is_found_and_told(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model, source = tmp_path / "m.safetensors", folder / "plane.csv"
     code, *_ = run(capsys, "fit", source, "--target", "t", "--anisotropy", "rotated", "--out", model, *FAST)

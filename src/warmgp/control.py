@@ -1,0 +1,137 @@
+"""Variances from samples without their speckle: what near points say of the same samples is known exactly.
+
+The deviation of a posterior sample from its mean is d = f* − k*ᵀẑ, of variance v, which is asked for. The prediction of
+the same prior function from its targets b at the m nearest points alone is off by e = d + g with
+
+    g = k*ᵀẑ − wᵀ b_N,        Var(e) = u, known exactly (:mod:`warmgp.operators.new_points`).
+
+d is independent of all targets, and g is made of targets, so that u = v + Var(g): the mean squares q of d and p of g
+over s samples are two independent estimates, v ≈ q and v ≈ u − p. The likelihood of both is greatest where
+
+    (q − v) / v² = (p − (u − v)) / (u − v)²,
+
+which lies between 0 and u, as the truth does. With t = v/u the std has the relative error
+
+    1/√(2s) · (1 − t)/√((1 − t)² + t²),
+
+nothing where near points tell all, and 1/√(2s), that of the samples alone, where they tell nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators.new_points import NearPoints
+
+LEAST_NEAR, MOST_NEAR = 16, {True: 32, False: 64}
+"""The fewest near points by which a new one is predicted, and the most, by whether inputs are few: then a ring of
+neighbours or three hides all others."""
+
+FEW_INPUTS = 3
+
+COARSE = 0.05
+"""The largest step of rounded targets, in units of the noise σ: it adds 0.02% to the variance of g."""
+
+HALVINGS = 30
+"""Steps of the bisection for v/u."""
+
+
+def near_count(n: int, d: int) -> int:
+    """Returns how many near points a new one is predicted by: 0.35 √n, so that it costs less than all n points do."""
+    return min(n, max(LEAST_NEAR, min(MOST_NEAR[d <= FEW_INPUTS], int(0.35 * n**0.5))))
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Holds what the samples were solved for, b_j = f_j(x) + σw_j, as multiples of a step far below the noise.
+
+    Attributes
+    ----------
+    codes : Tensor, (n, s), int16 or int32
+        Half of the memory of float32, or as much where there is very little noise.
+    step : float
+    """
+
+    codes: Tensor
+    step: float
+
+    @classmethod
+    def rounded(cls, targets: Tensor, noise_scale: float) -> Targets:
+        """Returns targets, (n, s), rounded to 16 bits where that is finer than the noise, otherwise to 32."""
+        largest = max(float(targets.abs().max()), torch.finfo(torch.float32).tiny)
+        fine = largest / torch.iinfo(torch.int16).max <= COARSE * noise_scale
+        kind = torch.int16 if fine else torch.int32
+        step = largest / (torch.iinfo(kind).max - 1)
+        return cls((targets.double() / step).round_().to(kind), step)
+
+    def to(self, device: torch.device | str) -> Targets:
+        """Returns the same on ``device``."""
+        return Targets(self.codes.to(device), self.step)
+
+    def weighted(self, groups: Tensor, weights: Tensor) -> Tensor:
+        """Returns Σ_i weights_i b_i over each row of ``groups``, (b, s), for weights of (b, m)."""
+        kind = torch.float32 if self.codes.dtype == torch.int16 else torch.float64
+        scaled = (weights * self.step).to(kind)[:, None]
+        return torch.bmm(scaled, self.codes[groups].to(kind))[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Control:
+    """Estimates variances from samples, with their predictions from near points as control.
+
+    Attributes
+    ----------
+    near : NearPoints
+    targets : Targets
+    """
+
+    near: NearPoints
+    targets: Targets
+
+    @classmethod
+    def of(cls, x: Tensor, kernel: Kernel, theta: Hyperparameters, targets: Targets) -> Control:
+        """Returns the control of a posterior on the inputs x, (n, d)."""
+        return cls(NearPoints(x, kernel, theta, near_count(*x.shape)), targets)
+
+    def variance(self, x_new: Tensor, known: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the variances at new points, (b,), and the relative errors of their square roots, (b,), in float64.
+
+        Parameters
+        ----------
+        x_new : Tensor, (b, d)
+        known : Tensor, (b, s)
+            What all data say of each sample, k*ᵀẑ_j.
+        deviation : Tensor, (b, s)
+            What they leave open, d_j.
+        """
+        near = self.near.predict(x_new)
+        p = (known - self.targets.weighted(near.groups, near.weights)).double().square().mean(1)
+        q, u = deviation.double().square().mean(1), near.variance
+        share = most_likely_share(q / u, p / u)
+        trusted = torch.isfinite(share)  # else by the samples alone
+        return torch.where(trusted, share * u, q), std_error(torch.where(trusted, share, 0.0), deviation.shape[1])
+
+
+def most_likely_share(q: Tensor, p: Tensor) -> Tensor:
+    """Returns t = v/u, (b,), given the mean squares of d and g in units of u; NaN where these are.
+
+    It solves (q − t)(1 − t)² + (1 − t − p) t² = 0, which is q at 0 and −p at 1, by bisection.
+    """
+    low, high = torch.zeros_like(q), torch.ones_like(q)
+    for _ in range(HALVINGS):
+        t = 0.5 * (low + high)
+        above = (q - t) * (1.0 - t).square() + (1.0 - t - p) * t.square() > 0  # the solution is above t
+        low, high = torch.where(above, t, low), torch.where(above, high, t)
+    return torch.where(torch.isfinite(q + p), high, torch.nan)
+
+
+def std_error(share: Tensor, n_samples: int) -> Tensor:
+    """Returns the relative error of the std by chance, (b,), where near points leave v/t of which v is open."""
+    rest = 1.0 - share
+    return rest / (rest.square() + share.square()).sqrt() / math.sqrt(2 * n_samples)

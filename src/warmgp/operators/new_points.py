@@ -1,0 +1,159 @@
+"""New points given the training points nearest to them: the prediction from those alone, and its variance, exactly.
+
+From the targets b_N of m near points, with the covariance C = K_NN + σ²I, a new point * is predicted by
+
+    w = C⁻¹ k_N,        f* ≈ wᵀ b_N,        Var(f* − wᵀ b_N) = k** − k_Nᵀ C⁻¹ k_N.
+
+It takes m³/3 operations a point, whatever n is. Near points are sought among all, in tiles: what a product with
+k(·, x) costs, without its columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators.indices import ranges
+
+DISTANCES = {True: 2**19, False: 2**27}
+"""Distances of new points to all training points that are held at once, by whether that is on a CPU."""
+
+ENTRIES = {True: 2**17, False: 2**25}
+"""Entries of the covariances of near points that are held at once, in float64, by whether that is on a CPU."""
+
+PROBED, SHUFFLED = 32, 0.05
+"""Training points by which it is judged whether float32 ranks distances: its rounding has to be below that share of
+the square of their typical distance to the last of their near points."""
+
+LEAST = 1e-12
+"""Variances, as a share of the prior's, below which rounding in float64 may have made them."""
+
+
+@dataclass(frozen=True)
+class NearPrediction:
+    """Holds what near points say of new ones.
+
+    Attributes
+    ----------
+    groups : Tensor, (b, m)
+        The near training points of each new one.
+    weights : Tensor, (b, m), float64
+        What their targets are multiplied with, w.
+    variance : Tensor, (b,), float64
+        The variance of the error of that prediction; NaN where rounding leaves none.
+    """
+
+    groups: Tensor
+    weights: Tensor
+    variance: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class NearPoints:
+    """Predicts new points from the m training points nearest to them.
+
+    Attributes
+    ----------
+    x : Tensor, (n, d)
+        Training inputs.
+    kernel : Kernel
+    theta : Hyperparameters
+    m : int
+        How many near points, at most n.
+    """
+
+    x: Tensor
+    kernel: Kernel
+    theta: Hyperparameters
+    m: int
+
+    def predict(self, x_new: Tensor) -> NearPrediction:
+        """Returns weights and variances for new points, (b, d), of which all are held at once."""
+        groups = self.nearest(x_new)
+        entries = ENTRIES[x_new.device.type == "cpu"]
+        parts = [self._conditional(x_new[rows], groups[rows]) for rows in
+                 ranges(len(x_new), max(1, entries // self.m**2))]  # fmt: skip
+        empty = torch.zeros(0, self.m, dtype=torch.float64, device=x_new.device)
+        weights, variances = zip(*parts, strict=True) if parts else ((empty,), (empty[:, 0],))
+        return NearPrediction(groups, torch.cat(weights), torch.cat(variances))
+
+    def nearest(self, x_new: Tensor) -> Tensor:
+        """Returns the m nearest training points of each new one by the length scales, (b, m), in no order."""
+        z, squares = self._ranked
+        n, new = len(z), self._scaled(x_new).to(z.dtype)
+        found = [torch.zeros(0, self.m, dtype=torch.int64, device=z.device)]
+        for rows in ranges(len(new), max(4, DISTANCES[z.device.type == "cpu"] // n)):
+            tile = torch.addmm(squares, new[rows], z.T, alpha=-2.0)  # squared distance, up to the new point's square
+            found.append(_smallest(tile, self.m))
+        return torch.cat(found)
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        """Returns z = (x − the middle of the training inputs)/ℓ in float64, (b, d)."""
+        return (x.double() - self._middle) / self.theta.length_scales.to(x.device)
+
+    @cached_property
+    def _middle(self) -> Tensor:
+        """The mean of the training inputs, (d,), in float64."""
+        return self.x.double().mean(0)
+
+    @cached_property
+    def _z(self) -> Tensor:
+        """The training points in units of the length scales, (n, d), in float64."""
+        return self._scaled(self.x)
+
+    @cached_property
+    def _ranked(self) -> tuple[Tensor, Tensor]:
+        """The training points by which distances are ranked, in float32 if that tells near ones apart, and |z|²."""
+        z = self._z
+        squares = z.square().sum(1)
+        some = z[:: max(1, len(z) // PROBED)][:PROBED]
+        gaps = (squares[None] - 2.0 * some @ z.T).add_(some.square().sum(1, keepdim=True))
+        last = float(gaps.kthvalue(self.m, 1).values.median())
+        if 4.0 * torch.finfo(torch.float32).eps * float(squares.max()) <= SHUFFLED * last:
+            return z.float(), squares.float()
+        return z, squares
+
+    def _conditional(self, x_new: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns w, (b, m), and the variance, (b,), in float64."""
+        signal, noise = float(self.theta.signal_scale) ** 2, float(self.theta.noise_scale) ** 2
+        z = self._z[groups] - self._scaled(x_new)[:, None]  # (b, m, d), from the new point
+        squares = z.square().sum(2)
+        if self.kernel.smooth_at_zero:
+            r = (squares[:, :, None] + squares[:, None, :]).baddbmm_(z, z.mT, alpha=-2.0).clamp_min_(0.0).sqrt_()
+            r.diagonal(dim1=1, dim2=2).zero_()
+        else:
+            r = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
+        C = self.kernel.profile(r).mul_(signal)
+        C.diagonal(dim1=1, dim2=2).add_(noise)
+        k = self.kernel.profile(squares.sqrt_()).mul_(signal)[..., None]  # (b, m, 1)
+        L, info = torch.linalg.cholesky_ex(C)
+        half = torch.linalg.solve_triangular(L, k, upper=False)
+        variance = signal - half.square().sum((1, 2))
+        weights = torch.linalg.solve_triangular(L.mT, half, upper=True)[..., 0]
+        good = (info == 0) & (variance > LEAST * signal)
+        return weights, torch.where(good, variance, torch.nan)
+
+
+def _smallest(tile: Tensor, m: int) -> Tensor:
+    """Returns the places of the m smallest numbers of each row, (b, m), in no order.
+
+    Groups of numbers are compared by their smallest first, in one fast pass: the m smallest numbers are in the m groups
+    with the smallest. With √(n/m) numbers each, there are as many groups as numbers in the groups that are left.
+    """
+    n = tile.shape[1]
+    size = math.isqrt(n // m)
+    width = n // max(1, size)
+    if size < 2:
+        return tile.topk(m, 1, largest=False, sorted=False).indices
+    least = tile[:, : width * size].unflatten(1, (size, width)).amin(1)  # (b, width)
+    groups = least.topk(m, 1, largest=False, sorted=False).indices
+    members = groups[:, None] + width * torch.arange(size, device=tile.device)[:, None]  # (b, size, m)
+    rest = torch.arange(width * size, n, device=tile.device).expand(len(tile), -1)
+    places = torch.cat([members.flatten(1), rest], 1)
+    return places.gather(1, tile.gather(1, places).topk(m, 1, largest=False, sorted=False).indices)

@@ -1,0 +1,164 @@
+"""The trend of a solve: p more systems H V = T beside y's and the probes', and generalised least squares from them.
+
+    A = TᵀV,   β̂ = β + A⁻¹Tᵀv      with H v = y − T β for the β of the step before
+    y − T β̂,  v − V(β̂ − β)         take the place of the first target and its solution
+
+so that gradients, checks and the posterior go on with one first system whose mean is zero. What the residual R = T − HV
+leaves counts in units of A^{-1/2}: σ²|V A^{-1/2}|² ≤ 1 and A^{-1/2} is at most about the signal's scale s, so that the
+relative error of A is of the order of rms(R) s/σ, for columns T of root mean square 1. The systems of T have a rule of
+their own that keeps that small: 1% of T may be far more than the data say about β.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.operators.base import KernelOperator
+from warmgp.solvers import Solver, SolveResult, StoppingRule
+from warmgp.training.precision import PrecisionLostError, spot_residuals
+from warmgp.training.problem import Problem
+from warmgp.training.refinement import refined
+from warmgp.training.state import TrainingOptions
+from warmgp.trend import Trend, TrendColumns, TrendSolution
+
+STEP_SHARE, LAST_SHARE = 0.1, 0.01
+"""The relative error of A that a step aims for, and the last solve: what is left of T also moves the mean, by R β̂ for
+all terms together, which has to stay small beside the share of the noise that the first system may leave."""
+
+TRUSTED = 0.5
+"""The relative error of A above which coefficients stay those of the step before: T has not been solved for."""
+
+FINEST = {torch.float32: 1e-5, torch.float64: 1e-10}
+"""The least relative residuals that are asked for."""
+
+
+def first_target(problem: Problem, before: TrendSolution | None) -> Tensor:
+    """Returns y − T β, (n,), for the β of the step before; y itself where there is none."""
+    if problem.trend is None or before is None:
+        return problem.y
+    return _less(problem.y, problem.trend.columns, before.coefficients)
+
+
+def folded(
+    problem: Problem,
+    options: TrainingOptions,
+    solver: Solver,
+    targets: Tensor,
+    result: SolveResult,
+    before: TrendSolution | None,
+    draw: Any,
+    generator: torch.Generator,
+    *,
+    last: bool = False,
+) -> tuple[Tensor, SolveResult, TrendSolution | None]:
+    """Solves for T, and returns targets and solution of the first system without the trend, and the trend's part.
+
+    Without a trend they are returned as they came. ``before`` is what ``targets`` were made with, and where the solve
+    starts. Raises :class:`PrecisionLostError` where the problem is watched and float32 is not enough for T.
+    """
+    if problem.trend is None:
+        return targets, result, None
+    operator, T = problem.operator, problem.trend.columns
+    start = before.solution if before is not None and options.starts_warm else None
+    rule = _rule(options, operator, start, last)
+    found = _solved(problem, solver, T, start, rule, generator, result.state)
+    _watch(problem, found, result, draw)
+    old = before.coefficients if before is not None else T.new_zeros(T.shape[1], dtype=torch.float64)
+    change = torch.zeros_like(old)
+    if max(found.residual_mean, found.residual_probes) * _per_noise(operator.theta) <= TRUSTED:
+        spread = covariance(problem.trend, found.solution, operator.theta)
+        change = spread @ (T.double().T @ result.solution[:, 0].double())
+    targets = targets.clone() if targets.data_ptr() == problem.y.data_ptr() else targets  # which may be y itself
+    targets[:, 0] = _less(targets[:, 0], T, change)
+    result.solution[:, 0] = _less(result.solution[:, 0], found.solution, change)  # millions of rows leave no room
+    result = replace(
+        result,
+        overhead_epochs=result.overhead_epochs + found.epochs,
+        seconds=result.seconds + found.seconds,
+        state=found.state,
+    )
+    return targets, result, TrendSolution(found.solution, old + change)
+
+
+def covariance(trend: TrendColumns, solution: Tensor, theta: Hyperparameters) -> Tensor:
+    """Returns A⁻¹ = (TᵀV)⁻¹, (p, p) in float64.
+
+    TᵀT = nI and no eigenvalue of H is above n s² + σ², so that none of A is below n/(n s² + σ²). Those that an
+    unfinished solve has left below that are raised to it.
+    """
+    n = len(solution)
+    gram = trend.columns.double().T @ solution.double()
+    values, vectors = torch.linalg.eigh(0.5 * (gram + gram.T))
+    least = n / (n * float(theta.signal_scale) ** 2 + float(theta.noise_scale) ** 2)
+    return (vectors / values.clamp_min(0.99 * least)) @ vectors.T
+
+
+def posterior_trend(
+    problem: Problem, found: TrendSolution | None, theta: Hyperparameters, solution: Tensor
+) -> Trend | None:
+    """Returns the trend as a posterior at θ takes it, with the solutions [v_y, ẑ_1 … ẑ_s]; None where there is none."""
+    if problem.trend is None or found is None:
+        return None
+    trend = problem.trend
+    spread = covariance(trend, found.solution, theta)
+    deviations = spread @ (trend.columns.double().T @ solution[:, 1:].double())
+    centre = (trend.offset + found.coefficients)[:, None]
+    return Trend(trend.basis, found.solution, torch.cat([centre, deviations], 1), spread)
+
+
+# -- the solve -------------------------------------------------------------------------------------------------------
+def _rule(options: TrainingOptions, operator: KernelOperator, start: Tensor | None, last: bool) -> StoppingRule:
+    """Returns how well T is solved for: so that A is as precise as a step, or the posterior, needs it."""
+    rule, share = options.rule_of(start), LAST_SHARE if last else STEP_SHARE
+    if last and options.last_epochs is not None:
+        rule = replace(rule, max_epochs=options.last_epochs)
+    wanted = max(FINEST[operator.dtype], share / _per_noise(operator.theta))
+    return replace(rule, tol=min(rule.tol, wanted), probes_tol=None)
+
+
+def _per_noise(theta: Hyperparameters) -> float:
+    """Returns s/σ."""
+    return float(theta.signal_scale) / float(theta.noise_scale)
+
+
+def _solved(
+    problem: Problem,
+    solver: Solver,
+    T: Tensor,
+    start: Tensor | None,
+    rule: StoppingRule,
+    generator: torch.Generator,
+    state: Any,
+) -> SolveResult:
+    """Solves H V = T; in float64 first by corrections in float32, where that was not enough alone."""
+    if problem.single is not None and not solver.leaves_factor:
+        start = torch.zeros_like(T) if start is None else start.clone()
+        found = refined(problem.operator, problem.single, T, start, rule, solver, generator=generator)
+        if found.converged:
+            return replace(found, state=state)
+        start = found.solution
+    return solver.solve(problem.operator, T, start, rule=rule, generator=generator, state=state)
+
+
+def _watch(problem: Problem, found: SolveResult, result: SolveResult, draw: Any) -> None:
+    """Raises :class:`PrecisionLostError` where float64 finds that a float32 solve leaves A unknown."""
+    if not problem.watched:
+        return
+    assert problem.trend is not None
+    ratio = _per_noise(problem.operator.theta)
+    true = max(spot_residuals(problem, problem.trend.columns, found.solution))
+    said = max(found.residual_mean, found.residual_probes)
+    lost = true * ratio > TRUSTED and true > 2.0 * said
+    if lost or (found.stop_reason == "stagnated" and said * ratio > TRUSTED):
+        reason = f"float32 leaves a residual of {true:.2g} for the trend, where {TRUSTED / ratio:.2g} is needed"
+        raise PrecisionLostError(reason, result.solution, draw, result.epochs + found.epochs)
+
+
+def _less(column: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
+    """Returns column − columns @ weights, (n,), summed in float64."""
+    return (column.double() - columns.double() @ weights).to(column.dtype)
