@@ -105,7 +105,7 @@ def test_maps_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan.solver == ConjugateGradients(100, pivot_every=20, neighbours=30) and plan.rule.max_epochs == 100.0
     assert make_plan(400_000, 2, n_steps=30, max_epochs=10.0, **settings).rule.max_epochs == 10.0
     plan = make_plan(400_000, 2, **settings)
-    assert plan.solver.name == "rap" and plan.near is not None and plan.near.terms == 60_000
+    assert plan.solver.name == "rap" and plan.near is not None and plan.near.terms == 120_000
     assert make_plan(400_000, 4, **settings).solver.name == "rap"
 
 
@@ -124,7 +124,7 @@ def test_maps_are_trained_by_near_points_and_solved_once(n: int, d: int, given: 
     assert (plan.near is not None) is near and (plan.init == "near") is near
     if not near:
         return
-    assert plan.n_steps == given.get("n_steps", 0) and plan.near == NearStart(terms=10_000)
+    assert plan.n_steps == given.get("n_steps", 0) and plan.near == NearStart(terms=10_000, evaluations=12)
     assert "near-neighbour likelihood" in str(plan) and "Hyperparameters from points given near ones" in str(plan)
     if not given:
         assert plan.solver.name == "rap" and plan.solver.block_size == 500

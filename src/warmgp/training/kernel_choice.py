@@ -44,7 +44,9 @@ GROUP, POINTS_PER_GROUP, MOST_GROUPS, JUDGES = 256, 600, 8, 4
 judge. With 8 judges protein's gain of 0.017 nats by Matérn-1/2 (0.03 on test rows) had an error of 0.02."""
 
 NEIGHBOURS, MOST_TERMS = 20, 1_200
-"""Neighbours of a term on a map, and the most terms that are climbed: a quarter of those that there are."""
+"""Neighbours of a term on a map, and the most terms that are climbed: a quarter of those that there are, which are of
+all densities alike. By those of the data alone the satellite map would have Matérn-3/2, and an RMSE of 2.28 below the
+clouds instead of 1.40: what joins pixels is not what bridges gaps."""
 
 USUAL, SMOOTHEST = "matern32", "rbf"
 """The kernel that is taken unless another one is clearly better, and the one whose H is hardest to solve with. The
@@ -151,7 +153,7 @@ def _terms(x: Tensor, start: Hyperparameters, is_map: bool, generator: torch.Gen
         whole = Terms(some[None], len(some))
         return whole, whole
     if is_map:
-        terms = near_terms(x, start, NEIGHBOURS, 4 * MOST_TERMS, generator)[1]
+        terms = near_terms(x, start, NEIGHBOURS, 4 * MOST_TERMS, generator, even=True)[1]
         mixed = terms.groups[torch.randperm(len(terms.groups), generator=generator).to(x.device)]
         count = len(mixed) // 4
         return replace(terms, groups=mixed[:count]), replace(terms, groups=mixed[count:])

@@ -72,12 +72,13 @@ class Terms:
 
 
 def near_terms(
-    x: Tensor, theta: Hyperparameters, m: int, count: int, generator: torch.Generator
+    x: Tensor, theta: Hyperparameters, m: int, count: int, generator: torch.Generator, *, even: bool = False
 ) -> tuple[Terms, Terms]:
     """Returns the first points of a random order as one group, and ``count`` random points given their m nearest
     earlier ones by the length scales of θ; all points where there are no more than that.
 
-    Together, with all points, they are the near-neighbour likelihood of the data.
+    Together, with all points, they are the near-neighbour likelihood of the data. Most points come late in the order,
+    where near ones are as dense as the data; ``even`` draws as many of every density instead.
     """
     n = len(x)
     order = torch.randperm(n, generator=generator).numpy()
@@ -85,7 +86,11 @@ def near_terms(
     first = min(first_stretch(m), n)
     centred = x.double() - x.double().mean(0)
     z = (centred / theta.length_scales.to(x.device)).cpu().numpy()[order]
-    places = first + torch.randperm(n - first, generator=generator)[:count].sort().values.numpy()
+    if even:
+        share = torch.rand(count, dtype=torch.float64, generator=generator)
+        places = (first * (n / first) ** share).long().clamp_max(n - 1).unique().numpy()
+    else:
+        places = first + torch.randperm(n - first, generator=generator)[:count].sort().values.numpy()
     near = nearest_before(z, places, m)
     groups = np.concatenate([order[near][:, ::-1], order[places][:, None]], 1)
     return (
