@@ -4,9 +4,9 @@
     python -m benchmarks.fields --sets field --points 50000 --device cpu --out fields-cpu.json
 
 ``satellite``: the 105,569 pixels of the spatial competition, scored below the clouds (`benchmarks.heaton` has its
-table). ``terrain``: 391,216 heights, in standardised units. ``field``: points of a Matérn-3/2 process on a square, length
-scale 0.02, noise 0.1, drawn by 20,000 random features; the true model is told 200 near points of each test point, in
-float64.
+table). ``terrain``: 391,216 heights, in standardised units. ``field``: points of a Matérn-3/2 process on a square,
+length scale 0.02, noise 0.1, drawn by 20,000 random features; the true model is told 200 near points of each test
+point, in float64.
 
 The two numbers: a term of the near-neighbour likelihood with m neighbours takes about m³/3 + 10 m² operations, and a
 sweep of the one solve n² kernel entries with 65 columns.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,10 @@ def test_nothing_is_chosen_where_a_kernel_or_hyperparameters_are_given(
 ) -> None:
     monkeypatch.setattr("warmgp.estimator.smoothness.choose_kernel", None)
     X = np.random.default_rng(0).normal(size=(60, 2))
-    model = GPRegressor(**given, **FAST).fit(X, X[:, 0])
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        model = GPRegressor(**given, **FAST).fit(X, X[:, 0])
+    assert any("pass kernel=model.kernel_" in str(one.message) for one in warned) is ("init" in given)
     assert model.kernel_.name == ("matern32" if "init" in given else "matern52") and model.plan_.kernel == ""
 
 

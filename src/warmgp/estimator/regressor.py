@@ -146,6 +146,8 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
     log_marginal_likelihood_value_ : float or None
         At the final hyperparameters and in standardised units, where variances are exact; None otherwise. With a trend
         it is that of its estimated coefficients.
+    kernel_ : Kernel
+        The kernel of the model: the one that was given, or that the data have chosen.
     n_features_in_ : int
         The number of inputs.
     feature_names_in_ : ndarray of str

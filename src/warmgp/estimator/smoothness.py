@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 
+from warmgp.checks import warn_user
 from warmgp.estimator.prepare import TrainingData
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel, get_kernel
@@ -18,8 +19,17 @@ from warmgp.training.kernel_choice import USUAL, choose_kernel
 
 
 def is_chosen(settings: Settings) -> bool:
-    """Says whether the data choose the kernel: not where hyperparameters are given, which belong to one already."""
-    return is_auto(settings.kernel) and not isinstance(settings.init, Hyperparameters)
+    """Says whether the data choose the kernel: not where hyperparameters are given, which belong to one already; warns
+    where nobody says to which."""
+    if not is_auto(settings.kernel):
+        return False
+    if isinstance(settings.init, Hyperparameters):
+        warn_user(
+            "init gives hyperparameters, which belong to one kernel, and kernel is not given: Matérn-3/2 is taken. Where "
+            'they come from another model, pass kernel=model.kernel_ with them, or else kernel="matern32"'
+        )
+        return False
+    return True
 
 
 def kernel_of(plan: Plan, settings: Settings) -> Kernel:

@@ -5,9 +5,9 @@
   be clearly faster by the rates of this machine (:mod:`warmgp.planning.costs`);
 - conjugate gradients with a whole factor now and then while that fits the memory and is not clearly dearer than
   recombined projections (:mod:`warmgp.solvers.rap`), which are for all larger data;
-- with up to three inputs (maps) hyperparameters come from the near-neighbour likelihood above 2,500 points, and the one
-  solve is by conjugate gradients with near neighbours where no whole factor fits, at any number of points, and on a CPU
-  from 6,000 points in the place of whole factors (not for RBF);
+- with up to three inputs (maps) hyperparameters come from the near-neighbour likelihood above 2,500 points (not for
+  RBF), and the one solve is by recombined projections; where steps or another start were asked for, conjugate gradients
+  have near neighbours where no whole factor fits, and on a CPU from 6,000 points in the place of whole factors;
 - float32, watched against float64 and left for it when they disagree (:mod:`warmgp.training.precision`); exact training
   is float64 always;
 - H is stored where it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated

@@ -156,7 +156,8 @@ class Request:
         """Whether the hyperparameters come from the near-neighbour likelihood, without a step on all points, where
         training is not exact: on a map, with a kernel for which near points tell enough, where nobody has asked for a
         start, for steps or for another gradient."""
-        left_open = is_auto(self.settings.init) and is_auto(self.settings.n_steps)
+        init = self.settings.init
+        left_open = isinstance(init, str) and init in ("auto", "near") and is_auto(self.settings.n_steps)
         pathwise = self.gradient_name in ("auto", "pathwise")
         suffice = self.kernel.near_neighbours_suffice
         return self.is_map and suffice and self.n > EXACT_POSTERIOR_UP_TO and left_open and pathwise

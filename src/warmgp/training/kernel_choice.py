@@ -26,7 +26,8 @@ CLIMBS = {True: (16, 8), False: (30, 15)}
 whose climbs are short. 14 and 7 were not enough for 16 inputs with hardly any noise: bike ended with Matérn-1/2."""
 
 MARGIN, TOTAL = 0.003, 2.0
-"""The least nats a point, and the least nats in all, by which another kernel must be better than Matérn-3/2."""
+"""The least nats a point by which another kernel must be better than Matérn-3/2; and the nats in all that stand for a
+standard error where one group judges."""
 
 ERRORS = 1.2
 """How many standard errors a gain must have."""
