@@ -25,7 +25,7 @@ def is_chosen(settings: Settings) -> bool:
         return False
     if isinstance(settings.init, Hyperparameters):
         warn_user(
-            "init gives hyperparameters, which belong to one kernel, and kernel is not given: Matérn-3/2 is taken. Where "
+            "init gives hyperparameters, which belong to one kernel, and kernel is not given: Matérn-3/2 is taken. If "
             'they come from another model, pass kernel=model.kernel_ with them, or else kernel="matern32"'
         )
         return False

@@ -124,25 +124,7 @@ def begin(
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
         elif plan.init == "sample":
-            assert plan.start_solver is not None
-            exact = plan.start_solver.leaves_factor
-            pathwise = Pathwise(plan.gradient.n_probes or options.n_samples, plan.n_features)
-            some = replace(options, solver=plan.start_solver, gradient=Exact() if exact else pathwise, n_steps=N_STEPS)
-            if plan.local is not None:  # budgets and steps are for all points
-                rule = replace(options.rule, max_epochs=None)
-                some = replace(
-                    some, rule=rule, first_epochs=None, signal_ratio=math.inf, learning_rate=plan.local.learning_rate
-                )
-            state = sample_start(
-                x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator,
-                callbacks=callbacks, promote=plan.promote, dtype=torch.float64 if exact else operator.dtype,
-            )  # fmt: skip
-            if plan.local is not None:
-                theta = local_start(
-                    x, y, operator.kernel, state.theta, plan.local, generator=generator,
-                    hold=partial(options.held, kernel=operator.kernel), tie=options.summed, callbacks=callbacks,
-                )  # fmt: skip
-                state = initial_state(operator.at(theta), options)
+            state = _on_sample(plan, options, problem, generator, callbacks)
         else:
             theta = subset_heuristic(
                 x, y, operator.kernel, generator=generator, ard=operator.theta.length_scales.numel() == x.shape[1],
@@ -151,3 +133,34 @@ def begin(
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
     return replace(state, elapsed=time.perf_counter() - began)
+
+
+def _on_sample(
+    plan: Plan,
+    options: TrainingOptions,
+    problem: Problem,
+    generator: torch.Generator,
+    callbacks: list[Callback],
+) -> TrainingState:
+    """Returns the state after a training on a random sample, and by groups of near points where the plan has them."""
+    x, y, operator = problem.x_exact, problem.y_exact, problem.operator
+    assert plan.start_solver is not None
+    exact = plan.start_solver.leaves_factor
+    pathwise = Pathwise(plan.gradient.n_probes or options.n_samples, plan.n_features)
+    some = replace(options, solver=plan.start_solver, gradient=Exact() if exact else pathwise, n_steps=N_STEPS)
+    if plan.local is not None:  # budgets and steps are for all points
+        rule = replace(options.rule, max_epochs=None)
+        some = replace(
+            some, rule=rule, first_epochs=None, signal_ratio=math.inf, learning_rate=plan.local.learning_rate
+        )
+    state = sample_start(
+        x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator, callbacks=callbacks,
+        promote=plan.promote, dtype=torch.float64 if exact else operator.dtype,
+    )  # fmt: skip
+    if plan.local is None:
+        return state
+    theta = local_start(
+        x, y, operator.kernel, state.theta, plan.local, generator=generator,
+        hold=partial(options.held, kernel=operator.kernel), tie=options.summed, callbacks=callbacks,
+    )  # fmt: skip
+    return initial_state(operator.at(theta), options)
