@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,21 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"hostile data: --hostile-seed {config.option.hostile_seed} --hostile-scale {config.option.hostile_scale:g}"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Coverage does not see the tests of pages, which reach hardly a line that others do not, nor those in Triton's
+    interpreter, which takes more than twice as long when it does. (pytest-cov's own mark does nothing in a worker.)"""
+    tracer = sys.gettrace()
+    if type(tracer).__name__ != "CTracer" or not (item.path.parent.name == "project" or item.path.stem == "test_fused"):
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:  # to trace lines takes Triton's interpreter thrice as long, and tests of pages cover no new ones
-        if item.path.parent.name == "project" or item.path.name == "test_fused.py":
-            item.add_marker(pytest.mark.no_cover)
     if torch.cuda.is_available():
         return
     skip = pytest.mark.skip(reason="needs a CUDA device")
