@@ -38,5 +38,5 @@ def test_units_that_training_cannot_start_from_are_warned_of(case: str) -> None:
         warnings.simplefilter("error", UserWarning)
         GPRegressor(n_steps=1, random_state=0).fit(inputs, targets)
         start = Hyperparameters(0.1, 1.0, [1.0, 1.0])
-        GPRegressor(standardize=False, init=start, n_steps=1, random_state=0).fit(inputs, targets)
+        GPRegressor("matern32", standardize=False, init=start, n_steps=1, random_state=0).fit(inputs, targets)
         GPRegressor(standardize=False, n_steps=1, random_state=0).fit(X, y)
