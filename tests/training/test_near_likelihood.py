@@ -151,6 +151,18 @@ def test_it_leads_to_the_likelihood_of_exact_training(kernel: str) -> None:
     assert best.value - float(whole.densities(x, y, get_kernel(kernel), found)) < 0.003
 
 
+def test_a_ratio_of_signal_and_noise_is_kept_by_the_noise() -> None:
+    """Noise that vanishes is raised to what float32 resolves; the signal and the length scales stay where they were."""
+    x, y = field(400, noise=1e-4)
+    free, held = (
+        near_start(x, y, get_kernel("matern32"), theta_of(), NearStart(), generator=seeded(), floor=1e-4, ratio=ratio)
+        for ratio in (math.inf, 20.0)
+    )
+    assert float(free.signal_scale) > 40 * float(free.noise_scale)
+    assert float(held.signal_scale) <= 20.001 * float(held.noise_scale)
+    torch.testing.assert_close(held.vector[1:], free.vector[1:], rtol=0.25, atol=0.0)
+
+
 # -- whole fits ------------------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def big() -> tuple[np.ndarray, np.ndarray]:

@@ -119,8 +119,8 @@ def begin(
         if plan.near is not None:
             theta = near_start(
                 x, y, operator.kernel, chosen or rough_start(x.shape[1], operator.theta.length_scales.numel(), True),
-                plan.near, rough=chosen is None, generator=generator, floor=options.noise_floor, tied=options.tied,
-                callbacks=callbacks,
+                plan.near, rough=chosen is None, generator=generator, floor=options.noise_floor,
+                ratio=options.signal_ratio, tied=options.tied, callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
         elif plan.init == "sample":

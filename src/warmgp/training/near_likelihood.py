@@ -20,6 +20,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -217,18 +218,23 @@ def near_start(
     rough: bool = True,
     generator: torch.Generator,
     floor: float = LEAST,
+    ratio: float = math.inf,
     tied: Sequence[int] = (),
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
     """Returns the hyperparameters of the data x, (n, d), and y, (n,), that climbs from θ lead to.
 
-    ``rough`` says whether the first climb is done; it is not where θ comes from one already. See :func:`climb` for the
-    rest.
+    ``rough`` says whether the first climb is done; it is not where θ comes from one already. ``ratio`` is the most
+    times that the signal may be the noise: where it is more, the noise is raised and the rest climbs again. See
+    :func:`climb` for the rest.
     """
     climbs = [(how.rough_terms, how.rough_neighbours, how.rough_evaluations)] if rough else []
     for count, neighbours, evaluations in (*climbs, (how.terms, how.neighbours, how.evaluations)):
         terms = near_terms(x, theta, neighbours, count, generator)[1]
-        theta = climb(
-            x, y, terms, kernel, theta, evaluations=evaluations, floor=floor, tied=tied, callbacks=callbacks
-        ).theta
+        go_on = partial(climb, x, y, terms, kernel, evaluations=evaluations, tied=tied, callbacks=callbacks)
+        theta = go_on(theta, floor=floor).theta
+    if float(theta.signal_scale) > ratio * float(theta.noise_scale):
+        floor = float(theta.signal_scale) / ratio
+        theta = go_on(theta.with_noise_floor(floor), floor=floor).theta
+        theta = theta.with_noise_floor(float(theta.signal_scale) / ratio)
     return theta
