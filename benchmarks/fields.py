@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from scipy.spatial import cKDTree
 
+from benchmarks.heaton import crps
 from experiments.common import machine, write_json
 from experiments.data import terrain
 from warmgp import GPRegressor
@@ -102,7 +103,8 @@ def fitted(name: str, arrays: Arrays, device: str) -> dict[str, Any]:
         "set": name, "n": len(y), "seconds": took[-1], "first_seconds": took[0],
         "planned": model.plan_.estimated_seconds, "start": model.report_.start_seconds, "kernel": model.kernel_.name,
         "converged": model.converged_, "error": model.solve_error_, "theta": model.hyperparameters_.vector.tolist(),
-        "rmse": float(np.sqrt(np.mean((y_test - mean) ** 2))), "inside_95": float(np.mean(np.abs(z) < 1.96)),
+        "rmse": float(np.sqrt(np.mean((y_test - mean) ** 2))), "crps": float(np.mean(crps(y_test, mean, std))),
+        "inside_95": float(np.mean(np.abs(z) < 1.96)),
         "llh": float(np.mean(-0.5 * z**2 - np.log(std) - 0.5 * np.log(2 * np.pi))),
         "llh_of_the_truth": true_density(*arrays) if name == "field" else None, "report": str(model.report_),
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else None,
