@@ -126,7 +126,7 @@ def fitted(name: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         "set": name, "n": len(y), "d": x.shape[1], "settings": {key: str(value) for key, value in settings.items()},
         "seconds": took[-1], "first_seconds": took[0], "planned": model.plan_.estimated_seconds,
         "start": model.report_.start_seconds,
-        "converged": model.converged_, "error": model.solve_error_,
+        "kernel": model.kernel_.name, "converged": model.converged_, "error": model.solve_error_,
         "llh": float(np.mean(-0.5 * z**2 - np.log(std) - 0.5 * np.log(2 * np.pi))),
         "rmse": float(np.sqrt(np.mean((data.y_test - mean) ** 2))), "inside_90": float(np.mean(np.abs(z) < 1.6449)),
         "solver": f"{model.plan_.solver.name} {model.plan_.solver.options()}", "steps": model.n_steps_,

@@ -35,6 +35,7 @@ from warmgp.planning.plan import Plan
 from warmgp.planning.planner import plan_read_on
 from warmgp.planning.threads import limited_threads
 from warmgp.solvers import Solver
+from warmgp.training.limits import Limits
 from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.state import Callback, TrainingOptions
 
@@ -269,9 +270,8 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         tied, chosen = data.scaler.columns.tied if self.ard else (), None
         lengths = data.x.shape[1] if self.ard else 1
         if state is None and is_chosen(settings):
-            plan, chosen = with_kernel(
-                plan, settings, data, lengths=lengths, tied=tied, floor=self.noise_floor, seed=seed
-            )
+            limits = Limits(self.noise_floor, tied=tied)
+            plan, chosen = with_kernel(plan, settings, data, lengths=lengths, limits=limits, seed=seed)
         data = data.drawn(plan.rows, seed)
         stack.enter_context(limited_threads(plan.threads))
         announce(plan, len(data.x), state.step if state else 0)

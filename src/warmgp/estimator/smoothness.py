@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -16,6 +15,7 @@ from warmgp.planning.planner import plan_for
 from warmgp.planning.request import Request, Settings, is_auto
 from warmgp.planning.threads import limited_threads
 from warmgp.training.kernel_choice import USUAL, choose_kernel
+from warmgp.training.limits import Limits
 
 
 def is_chosen(settings: Settings) -> bool:
@@ -43,8 +43,7 @@ def with_kernel(
     data: TrainingData,
     *,
     lengths: int,
-    tied: Sequence[int],
-    floor: float,
+    limits: Limits,
     seed: int,
 ) -> tuple[Plan, Hyperparameters]:
     """Chooses a kernel by the data; returns the plan for it, with the reason, and where its climb ended.
@@ -57,8 +56,9 @@ def with_kernel(
     request = Request.of(len(data.x), data.x.shape[1], settings, data.too_fine)
     with limited_threads(plan.threads):
         choice = choose_kernel(
-            x, y, lengths, generator=torch.Generator().manual_seed(seed), is_map=request.is_map, floor=floor, tied=tied
-        )
+            x, y, lengths, generator=torch.Generator().manual_seed(seed), is_map=request.is_map,
+            limits=replace(limits, ratio=plan.signal_ratio),
+        )  # fmt: skip
     if choice.kernel.name != USUAL:
         plan = plan_for(replace(request, settings=replace(settings, kernel=choice.kernel)))
     return replace(plan, kernel=choice.kernel.name, why=(choice.reason, *plan.why)), choice.theta

@@ -17,6 +17,7 @@ from warmgp.planning.plan import Plan, duration
 from warmgp.training.bars import StartBar, TrainingBar
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
 from warmgp.training.kernel_choice import rough_start
+from warmgp.training.limits import Limits
 from warmgp.training.local_start import local_start
 from warmgp.training.near_likelihood import near_start
 from warmgp.training.problem import Problem
@@ -72,6 +73,7 @@ def options_of(
         relative_steps=plan.relative_steps,
         settle=plan.settle,
         exact_posterior=plan.exact_posterior,
+        factor_last=plan.factor_last,
         refine=True,
         until=until,
         first_epochs=plan.first_epochs,
@@ -119,8 +121,8 @@ def begin(
         if plan.near is not None:
             theta = near_start(
                 x, y, operator.kernel, chosen or rough_start(x.shape[1], operator.theta.length_scales.numel(), True),
-                plan.near, rough=chosen is None, generator=generator, floor=options.noise_floor,
-                ratio=options.signal_ratio, tied=options.tied, callbacks=callbacks,
+                plan.near, Limits(options.noise_floor, options.signal_ratio, options.tied), rough=chosen is None,
+                generator=generator, callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
         elif plan.init == "sample":

@@ -50,6 +50,8 @@ class Plan:
         See :class:`warmgp.training.state.TrainingOptions`.
     exact_posterior : bool
         Whether the last solve is by a factor of H, from which variances are then exact.
+    factor_last : bool
+        Whether a factor of H takes the place of iterations in float64 in the last solve, should these be needed.
     sample_size : int
         The points of the sample that training starts on, where ``init`` is "sample".
     start_solver : Solver or None
@@ -91,6 +93,7 @@ class Plan:
     relative_steps: bool = False
     settle: bool = False
     exact_posterior: bool = False
+    factor_last: bool = False
     sample_size: int = 0
     start_solver: Solver | None = None
     local: LocalStart | None = None

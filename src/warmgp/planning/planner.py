@@ -41,7 +41,7 @@ from warmgp.planning.memory import H_fits, peak_bytes
 from warmgp.planning.plan import Plan as Plan
 from warmgp.planning.request import Request, Settings
 from warmgp.planning.solver_choice import choose_solver
-from warmgp.planning.starts import choose_first_epochs, choose_local_start, choose_signal_ratio
+from warmgp.planning.starts import choose_factor_last, choose_first_epochs, choose_local_start, choose_signal_ratio
 from warmgp.planning.threads import choose_threads
 from warmgp.planning.time_limit import within_time
 
@@ -114,6 +114,7 @@ def _planned(request: Request) -> Plan:
         relative_steps=decided(decisions.choose_relative_steps(request)),
         settle=decided(decisions.choose_settling(request)),
         exact_posterior=decided(decisions.choose_exact_posterior(request, solver)),
+        factor_last=decided(choose_factor_last(request, solver)),
         sample_size=sample_size,
         start_solver=decided(decisions.choose_start_solver(request, sample_size, local)),
         local=local,

@@ -13,6 +13,7 @@ import math
 import torch
 
 from warmgp.planning.costs import DOUBLE, RAP_EPOCHS, sweep_seconds, usual_rates
+from warmgp.planning.memory import H_fits
 from warmgp.planning.request import Request, is_auto
 from warmgp.planning.solver_choice import AFTER_SAMPLE, FIRST_EPOCHS, few_steps, recombined_projections
 from warmgp.solvers import Solver
@@ -71,6 +72,16 @@ def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) ->
         return math.inf, ""
     ratio = resolved_ratio(request.n, ROUNDING_SHARE)
     return ratio, f"The signal stays below {ratio:.0f} times the noise: float32 resolves that with so many points."
+
+
+def choose_factor_last(request: Request, solver: Solver) -> tuple[bool, str]:
+    """Decides whether a factor of H may take the place of iterations in float64 in the last solve: where it fits and is
+    no dearer than steps may be. Data with hardly any noise need it, and nobody knows before training whether they have
+    any."""
+    own = is_auto(request.settings.solver) and is_auto(request.settings.dtype) and request.settings.time_limit is None
+    cheap = usual_rates(request).exact * request.n**3 <= FINAL_SECONDS[request.device.type == "cuda"]
+    fits = H_fits(request.n, torch.float64, request.memory_budget)
+    return own and cheap and fits and solver.name != "cholesky", ""
 
 
 def choose_local_start(request: Request, solver: Solver, init: str) -> tuple[LocalStart | None, str]:

@@ -59,6 +59,9 @@ class Cholesky(Solver):
         progress.v.copy_(solve_with_factor(state.factor, progress.b.double()))
         progress.count(0.0)
         progress.refresh()
+        if not rule.met(progress.norms()):  # rounding: the same factor takes most of what it left away
+            progress.v.add_(solve_with_factor(state.factor, progress.r.double()))
+            progress.refresh()
         progress.stop_reason = "converged" if rule.met(progress.norms()) else "stagnated"
         return progress.result(state, state.factor)
 

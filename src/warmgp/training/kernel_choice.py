@@ -17,8 +17,9 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, Kernel
+from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.local_start import groups_around
-from warmgp.training.near_likelihood import LEAST, Terms, climb, near_terms
+from warmgp.training.near_likelihood import Terms, climb, near_terms
 from warmgp.training.state import Callback
 
 CLIMBS = {True: (16, 8), False: (30, 15)}
@@ -85,8 +86,7 @@ def choose_kernel(
     *,
     generator: torch.Generator,
     is_map: bool,
-    floor: float = LEAST,
-    tied: Sequence[int] = (),
+    limits: Limits = ANYWHERE,
     callbacks: Sequence[Callback] = (),
 ) -> KernelChoice:
     """Chooses a kernel for inputs x, (n, d), and targets y, (n,), in standardised units.
@@ -99,7 +99,7 @@ def choose_kernel(
         Draws the terms.
     is_map : bool
         Whether there are so few inputs that near points tell nearly everything.
-    floor, tied, callbacks
+    limits, callbacks
         See :func:`climb`.
     """
     start = rough_start(x.shape[1], lengths, is_map)
@@ -109,9 +109,7 @@ def choose_kernel(
     first, then = CLIMBS[is_map or len(x) <= FEW]
 
     def contender(kernel: Kernel, theta: Hyperparameters, evaluations: int) -> _Contender:
-        found = climb(
-            x, y, climbed, kernel, theta, evaluations=evaluations, floor=floor, tied=tied, callbacks=callbacks
-        ).theta
+        found = climb(x, y, climbed, kernel, theta, limits, evaluations=evaluations, callbacks=callbacks).theta
         return _Contender(kernel, found, judged.densities(x, y, kernel, found))
 
     usual = contender(KERNELS[USUAL], start, first)

@@ -81,7 +81,7 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
     if not exact and found.samples <= SAMPLES:  # else the samples are not what their control takes them for
         kept = Targets.rounded(targets[:, 1:], float(operator.theta.noise_scale))
         posterior = replace(posterior, targets=kept)
-    if problem.watched and not found.suffices and _claims_to_suffice(final, targets, operator):
+    if problem.watched and not found.suffices and (options.factor_last or _claims_to_suffice(final, targets, operator)):
         reason = (
             f"float32 leaves the mean {found.mean:.2g} and the samples {found.samples:.2g} predictive std from exact"
         )
@@ -98,7 +98,8 @@ def _solved(
     state: Any,
     draw: PathwiseDraw,
 ) -> SolveResult:
-    """Solves by the solver of training; in float64 first by corrections in float32, where that was not enough alone.
+    """Solves by the solver of training; in float64 first by corrections in float32, where that was not enough alone,
+    and by a factor of H where these do not get there and it may be made.
 
     Raises :class:`PrecisionLostError` after a solve in float32 of large data, where rounding is known to leave too much
     and more epochs would be in vain.
@@ -110,6 +111,9 @@ def _solved(
         if found.converged:
             return found
         start = found.solution
+        by_factor = _solved_by_factor(operator, targets, rule) if options.factor_last else None
+        if by_factor is not None:
+            return by_factor
     left = rounding(operator.theta, operator.n)
     if not problem.watched or options.last_epochs is None or left <= MEAN:  # what is measured afterwards decides
         return last_solve(operator, targets, start, options, generator, state)
@@ -256,7 +260,7 @@ def _solved_by_factor(operator: KernelOperator, targets: Tensor, rule: StoppingR
     try:
         return Cholesky().solve(operator, targets, rule=rule)
     except torch.linalg.LinAlgError as error:
-        logger.warning("variances come from samples: %s", error)
+        logger.warning("the last solve is by iterations, and variances come from samples: %s", error)
         return None
 
 

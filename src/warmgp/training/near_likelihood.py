@@ -20,7 +20,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -33,12 +32,10 @@ from warmgp.kernels import Kernel
 from warmgp.operators.conditionals import conditionals
 from warmgp.operators.near_points import first_stretch, nearest_before
 from warmgp.training.adam import Adam
+from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.state import Callback, StepRecord, TrainingState, record_without_solve
 
 logger = logging.getLogger(__name__)
-
-LEAST, MOST = 1e-4, 1e4
-"""The bounds of every hyperparameter on a climb, in standardised units: beyond them nothing changes any more."""
 
 FAILED = 1e6
 """Stands for −log density where a group has no factor: the climb turns back."""
@@ -133,55 +130,50 @@ def climb(
     terms: Terms,
     kernel: Kernel,
     theta: Hyperparameters,
+    limits: Limits = ANYWHERE,
     *,
     evaluations: int,
-    floor: float = LEAST,
-    tied: Sequence[int] = (),
     callbacks: Sequence[Callback] = (),
 ) -> Climbed:
     """Climbs the mean log-density of the terms from θ, by L-BFGS in log θ; returns the best point seen.
 
     Parameters
     ----------
+    limits : Limits
+        Where the climb may go.
     evaluations : int
         About how often densities and their gradient are evaluated.
-    floor : float
-        The least noise scale.
-    tied : sequence of int
-        The number of the group of each length scale, whose members move together; empty where each is its own.
     callbacks : sequence of Callback
         Called after every evaluation; one that returns True ends the climb.
     """
     lengths = len(theta.length_scales)
-    place = np.r_[0, 1, 2 + np.asarray(tied if len(tied) == lengths else range(lengths))].astype(int)
-    start = np.zeros(place.max() + 1)
-    start[place] = np.log(theta.vector.numpy())
     best = Climbed(theta, -math.inf)
     history: list[StepRecord] = []
 
     def negative(u: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         nonlocal best
         began = time.perf_counter()
-        here = Hyperparameters.from_vector(torch.as_tensor(np.exp(u)[place]))
+        here = limits.theta(u, lengths)
         try:
             found, gradient = conditionals(x, y, terms.groups, kernel, here, terms.last)
         except torch.linalg.LinAlgError:
             return FAILED, np.zeros_like(u)
-        value, slope = float(found.sum()) / terms.points, (gradient * here.vector).numpy() / terms.points
+        value, slope = float(found.sum()) / terms.points, limits.slope(u, gradient) / terms.points
         if not (math.isfinite(value) and np.isfinite(slope).all()):
             return FAILED, np.zeros_like(u)
         if value > best.value:
             best = Climbed(here, value)
         seconds = time.perf_counter() - began
         history.append(record_without_solve(here, len(history), value * len(x), seconds))
-        state = TrainingState(len(history), here.unconstrained, Adam.zeros(len(place)), history=tuple(history))
+        state = TrainingState(len(history), here.unconstrained, Adam.zeros(len(here.vector)), history=tuple(history))
         ends = [callback(history[-1], state) for callback in callbacks]
         if any(ends):
             raise _EnoughError
-        return -value, -np.bincount(place, slope).astype(np.float64)
+        return -value, -slope
 
-    bounds = [(math.log(max(LEAST, floor) if i == 0 else LEAST), math.log(MOST)) for i in range(len(start))]
+    start = limits.numbers(theta)
     try:
+        bounds = limits.bounds(len(start))
         minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": evaluations})
     except _EnoughError:
         logger.debug("a climb was ended by a callback after %d evaluations", len(history))
@@ -214,27 +206,19 @@ def near_start(
     kernel: Kernel,
     theta: Hyperparameters,
     how: NearStart,
+    limits: Limits = ANYWHERE,
     *,
     rough: bool = True,
     generator: torch.Generator,
-    floor: float = LEAST,
-    ratio: float = math.inf,
-    tied: Sequence[int] = (),
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
     """Returns the hyperparameters of the data x, (n, d), and y, (n,), that climbs from θ lead to.
 
-    ``rough`` says whether the first climb is done; it is not where θ comes from one already. ``ratio`` is the most
-    times that the signal may be the noise: where it is more, the noise is raised and the rest climbs again. See
-    :func:`climb` for the rest.
+    ``rough`` says whether the first climb is done; it is not where θ comes from one already. See :func:`climb` for the
+    rest.
     """
     climbs = [(how.rough_terms, how.rough_neighbours, how.rough_evaluations)] if rough else []
     for count, neighbours, evaluations in (*climbs, (how.terms, how.neighbours, how.evaluations)):
         terms = near_terms(x, theta, neighbours, count, generator)[1]
-        go_on = partial(climb, x, y, terms, kernel, evaluations=evaluations, tied=tied, callbacks=callbacks)
-        theta = go_on(theta, floor=floor).theta
-    if float(theta.signal_scale) > ratio * float(theta.noise_scale):
-        floor = float(theta.signal_scale) / ratio
-        theta = go_on(theta.with_noise_floor(floor), floor=floor).theta
-        theta = theta.with_noise_floor(float(theta.signal_scale) / ratio)
+        theta = climb(x, y, terms, kernel, theta, limits, evaluations=evaluations, callbacks=callbacks).theta
     return theta

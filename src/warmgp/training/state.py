@@ -63,6 +63,8 @@ class TrainingOptions:
         (:mod:`warmgp.training.settling`).
     exact_posterior : bool
         Whether the last solve is by a Cholesky factor of H, and variances come from it, whatever trained.
+    factor_last : bool
+        Whether the last solve may be by a Cholesky factor of H where iterations in float64 would be needed.
     first_epochs, last_epochs : float or None
         Budgets in epochs of the first solve, which has nothing to start from, and of the last one, in the place of the
         rule's; None for the rule's.
@@ -88,6 +90,7 @@ class TrainingOptions:
     relative_steps: bool = False
     settle: bool = False
     exact_posterior: bool = False
+    factor_last: bool = False
     refine: bool = False
     until: float | None = None
     first_epochs: float | None = None
