@@ -9,6 +9,7 @@ from gp_truth import h_matrix, toy
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.operators import ChunkedOperator, DenseOperator, KernelOperator
+from warmgp.operators.distances import _input_by_input, distances_within
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "matern12", "matern32", "matern52"])
@@ -26,3 +27,14 @@ def test_blocks_are_those_of_h(kernel: str, kind: type[KernelOperator], dtype: t
     assert found.dtype == torch.float64 and operator.entries_evaluated - before == 3 * 16
     for block, rows in zip(found, index, strict=True):
         assert torch.allclose(block, H[rows][:, rows], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("d", [1, 3, 7])
+def test_distances_within_groups_agree_whichever_way(d: int) -> None:
+    z = torch.randn(4, 9, d, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    z[:, 1] = z[:, 0]  # coincident points
+    truth = (z[:, :, None] - z[:, None]).square().sum(3).sqrt()
+    assert torch.equal(_input_by_input(z)[:, 0, 1], torch.zeros(4, dtype=torch.float64))
+    for found in (_input_by_input(z), distances_within(z, exact=True)):
+        assert torch.allclose(found, truth, rtol=1e-14, atol=0.0)
+    assert torch.allclose(distances_within(z, exact=False), truth, rtol=1e-7, atol=1e-7)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.distances import distances
+from warmgp.operators.distances import distances, distances_within
 from warmgp.operators.indices import Index, index_size, part_of, ranges, zero_own
 from warmgp.operators.scratch import Scratch
 from warmgp.operators.summing import add_product, sum_dtype
@@ -229,12 +229,7 @@ class KernelOperator(ABC):
         """
         lengths = self.theta.length_scales.to(self.x.device, non_blocking=True)
         z = (self.x[index].double() - self._centre.double()) / lengths  # (k, b, d)
-        if self.kernel.smooth_at_zero:
-            squares = z.square().sum(-1)
-            r = torch.baddbmm(squares[:, :, None] + squares[:, None, :], z, z.mT, alpha=-2.0).clamp_min_(0.0).sqrt_()
-            r.diagonal(dim1=1, dim2=2).zero_()
-        else:
-            r = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
+        r = distances_within(z, exact=not self.kernel.smooth_at_zero)
         self.entries_evaluated += r.numel()
         H = self.kernel.profile(r).mul_(self.signal_variance)
         H.diagonal(dim1=1, dim2=2).add_(self.noise_variance)
@@ -244,7 +239,7 @@ class KernelOperator(ABC):
         """Returns K among the points of each row of ``groups`` (p, m), without the noise, (p, m, m) in float64."""
         lengths = self.theta.length_scales.to(self.device)
         z = (self.x[groups].double() - self.x[groups[:, -1:]].double()) / lengths  # from the last point of each group
-        r = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
+        r = distances_within(z, exact=True)
         self.entries_evaluated += r.numel()
         return self.kernel.profile(r).mul_(self.signal_variance)
 

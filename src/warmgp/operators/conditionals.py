@@ -21,6 +21,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
+from warmgp.operators.distances import distances_within
 
 AT_ONCE = {True: 2**19, False: 2**24}
 """Entries of groups that are held at once, in float64, by whether that is on a CPU, whose caches should hold them."""
@@ -68,12 +69,7 @@ def _some(
     lengths = theta.length_scales.to(x.device)
     signal, sigma = float(theta.signal_scale), float(theta.noise_scale)
     z = (x[groups].double() - x[groups[:, -1:]].double()) / lengths  # (p, g, d), from the last point
-    squares = z.square().sum(2)
-    if kernel.smooth_at_zero:
-        r = torch.baddbmm(squares[:, :, None] + squares[:, None, :], z, z.mT, alpha=-2.0).clamp_min_(0.0).sqrt_()
-    else:
-        r = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
-    r.diagonal(dim1=1, dim2=2).zero_()
+    r = distances_within(z, exact=not kernel.smooth_at_zero)
     k = kernel.profile(r)
     C = signal**2 * k
     C.diagonal(dim1=1, dim2=2).add_(sigma**2)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
+from warmgp.operators.distances import distances_within
 from warmgp.operators.indices import ranges
 
 DISTANCES = {True: 2**19, False: 2**27}
@@ -123,15 +124,9 @@ class NearPoints:
         """Returns w, (b, m), and the variance, (b,), in float64."""
         signal, noise = float(self.theta.signal_scale) ** 2, float(self.theta.noise_scale) ** 2
         z = self._z[groups] - self._scaled(x_new)[:, None]  # (b, m, d), from the new point
-        squares = z.square().sum(2)
-        if self.kernel.smooth_at_zero:
-            r = (squares[:, :, None] + squares[:, None, :]).baddbmm_(z, z.mT, alpha=-2.0).clamp_min_(0.0).sqrt_()
-            r.diagonal(dim1=1, dim2=2).zero_()
-        else:
-            r = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
-        C = self.kernel.profile(r).mul_(signal)
+        C = self.kernel.profile(distances_within(z, exact=not self.kernel.smooth_at_zero)).mul_(signal)
         C.diagonal(dim1=1, dim2=2).add_(noise)
-        k = self.kernel.profile(squares.sqrt_()).mul_(signal)[..., None]  # (b, m, 1)
+        k = self.kernel.profile(z.square().sum(2).sqrt_()).mul_(signal)[..., None]  # (b, m, 1)
         L, info = torch.linalg.cholesky_ex(C)
         half = torch.linalg.solve_triangular(L, k, upper=False)
         variance = signal - half.square().sum((1, 2))
