@@ -1,10 +1,10 @@
 """Which kernel: Matérn-1/2, 3/2, 5/2 or RBF, by the likelihood of the data at their own density.
 
 Smoothness shows between near points, so a random sample of many points hides it. The kernels are compared by terms of a
-near-neighbour likelihood on maps (few inputs), by groups of near points, of which the inner half is asked for given the
-outer half, elsewhere, and by the likelihood itself where there are few points. Each kernel climbs on some terms
-(:func:`warmgp.training.near_likelihood.climb`), Matérn-3/2 first and the others from where it ended, and is judged by
-others. Matérn-3/2 is taken unless another one is clearly better.
+near-neighbour likelihood on maps (few inputs), judged by other terms than those that they climb on, and by the likelihood
+of a sample elsewhere. Each kernel climbs (:func:`warmgp.training.near_likelihood.climb`), Matérn-3/2 first and the others
+from where it ended; where one of them is better, Matérn-3/2 once more from there, so that it does not lose by a climb
+that went astray. It is taken unless another one is clearly better.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, Kernel
 from warmgp.training.limits import ANYWHERE, Limits
-from warmgp.training.local_start import groups_around
 from warmgp.training.near_likelihood import Terms, climb, near_terms
 from warmgp.training.state import Callback
 
-CLIMBS = {True: (16, 8), False: (30, 15)}
+CLIMBS = {True: (16, 8), False: (40, 20)}
 """Evaluations of the climb of Matérn-3/2, and of each of the others, by whether there are few inputs or few points,
-whose climbs are short. 14 and 7 were not enough for 16 inputs with hardly any noise: bike ended with Matérn-1/2."""
+whose climbs are short. 24 and 10 were not enough for 16 inputs with hardly any noise: bike ended with Matérn-1/2."""
 
 MARGIN, TOTAL = 0.003, 2.0
 """The least nats a point by which another kernel must be better than Matérn-3/2; and the nats in all that stand for a
@@ -36,14 +35,15 @@ ERRORS = 1.2
 TOO_FEW = 40
 """Points below which no likelihood tells kernels apart: Matérn-3/2 is taken."""
 
-ALONE, FEW, SAMPLED = 400, 2_500, 4
-"""The most points that are one group, of which all are asked for: the likelihood itself, or that of a random sample, of
-one point in ``SAMPLED`` where that is more; and the most points of data, with more than a few inputs, for which that is
-done. One near group of 256 took Matérn-1/2 for 1,000 points of pol."""
+ALONE, FEW = 400, 2_500
+"""The most points of a map that are one group, of which all are asked for: the likelihood itself; and the points up to
+which climbs are short, and all kernels are compared."""
 
-GROUP, POINTS_PER_GROUP, MOST_GROUPS, JUDGES = 256, 600, 8, 4
-"""Points of a group; points of the data for each group that is climbed; the most of these; and how many times as many
-judge. With 8 judges protein's gain of 0.017 nats by Matérn-1/2 (0.03 on test rows) had an error of 0.02."""
+SAMPLED, MOST, GPU_SAMPLED, GPU_MOST = 4, 800, 40, 5_000
+"""Elsewhere the likelihood is that of a random sample: of one point in four, at least ``ALONE`` and at most 800, as far
+as two cores go in some seconds; on a GPU of one point in forty, should that be more, up to 5,000. Thinner samples hide
+roughness: of 700, 1,000 and 2,500 rows of houseelectric Matérn-1/2 is 0.07, 0.06 and 0.005 nats less likely than
+Matérn-3/2, and of 20,000 more likely. Groups of near points would not, but 40 of 256 chose otherwise with every seed."""
 
 NEIGHBOURS, MOST_TERMS = 20, 1_200
 """Neighbours of a term on a map, and the most terms that are climbed: a quarter of those that there are, which are of
@@ -69,10 +69,11 @@ class KernelChoice:
 
 @dataclass(frozen=True)
 class _Contender:
-    """Holds a kernel, its θ, and the log-densities of the judging groups there, (p,)."""
+    """Holds a kernel, its θ, the mean log-density that its climb reached, and those of the judging groups, (p,)."""
 
     kernel: Kernel
     theta: Hyperparameters
+    climbed: float
     densities: Tensor
 
     @property
@@ -110,12 +111,15 @@ def choose_kernel(
     first, then = CLIMBS[is_map or len(x) <= FEW]
 
     def contender(kernel: Kernel, theta: Hyperparameters, evaluations: int) -> _Contender:
-        found = climb(x, y, climbed, kernel, theta, limits, evaluations=evaluations, callbacks=callbacks).theta
-        return _Contender(kernel, found, judged.densities(x, y, kernel, found))
+        found = climb(x, y, climbed, kernel, theta, limits, evaluations=evaluations, callbacks=callbacks)
+        return _Contender(kernel, found.theta, found.value, judged.densities(x, y, kernel, found.theta))
 
     usual = contender(KERNELS[USUAL], start, first)
     left_out = {USUAL, SMOOTHEST} if len(x) > FEW else {USUAL}
     others = [contender(kernel, usual.theta, then) for name, kernel in KERNELS.items() if name not in left_out]
+    leader = max(others, key=lambda one: one.mean)
+    if leader.mean > usual.mean:  # by its kernel, or by a climb of the usual one that went astray
+        usual = max(usual, contender(usual.kernel, leader.theta, then), key=lambda one: one.climbed)
     return _decided(usual, others, judged)
 
 
@@ -148,16 +152,17 @@ def rough_start(d: int, lengths: int, is_map: bool) -> Hyperparameters:
 def _terms(x: Tensor, start: Hyperparameters, is_map: bool, generator: torch.Generator) -> tuple[Terms, Terms]:
     """Returns the terms that are climbed, and those by which kernels are judged."""
     n = len(x)
-    if n <= (ALONE if is_map else FEW):
-        some = torch.randperm(n, generator=generator)[: max(ALONE, n // SAMPLED)].to(x.device)
-        whole = Terms(some[None], len(some))
-        return whole, whole
-    if is_map:
+    if is_map and n > ALONE:
         terms = near_terms(x, start, NEIGHBOURS, 4 * MOST_TERMS, generator, even=True)[1]
         mixed = terms.groups[torch.randperm(len(terms.groups), generator=generator).to(x.device)]
         count = len(mixed) // 4
         return replace(terms, groups=mixed[:count]), replace(terms, groups=mixed[count:])
-    count = min(MOST_GROUPS, n // POINTS_PER_GROUP)
-    centres = torch.randperm(n, generator=generator)[: (1 + JUDGES) * count].to(x.device)
-    groups, last = groups_around((x - x.mean(0)).float(), start, centres, GROUP)
-    return Terms(groups[:count], last), Terms(groups[count:], last)
+    some = torch.randperm(n, generator=generator)[: _sample_size(n, x.device.type == "cuda")].to(x.device)
+    whole = Terms(some[None], len(some))
+    return whole, whole
+
+
+def _sample_size(n: int, on_gpu: bool) -> int:
+    """Returns how many of n points are compared by their likelihood."""
+    few = max(ALONE, min(n // SAMPLED, MOST))
+    return max(few, min(n // GPU_SAMPLED, GPU_MOST)) if on_gpu else few
