@@ -2,8 +2,8 @@
 
 Smoothness shows between near points, so a random sample of many points hides it. The kernels are compared by terms of a
 near-neighbour likelihood on maps (few inputs), judged by other terms than those that they climb on, and by the likelihood
-of a sample elsewhere. Each kernel climbs (:func:`warmgp.training.near_likelihood.climb`), Matérn-3/2 first and the others
-from where it ended; where one of them is better, Matérn-3/2 once more from there, so that it does not lose by a climb
+of a sample elsewhere. Each kernel climbs (:func:`warmgp.training.near_likelihood.climb`), Matérn-3/2 first and each other
+from where its neighbour ended; where one of them is better, Matérn-3/2 once more from there, so that it does not lose by a climb
 that went astray. It is taken unless another one is clearly better.
 """
 
@@ -21,7 +21,7 @@ from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.near_likelihood import Terms, climb, near_terms
 from warmgp.training.state import Callback
 
-CLIMBS = {True: (16, 8), False: (40, 20)}
+CLIMBS = {True: (20, 16), False: (40, 20)}
 """Evaluations of the climb of Matérn-3/2, and of each of the others, by whether there are few inputs or few points,
 whose climbs are short. 24 and 10 were not enough for 16 inputs with hardly any noise: bike ended with Matérn-1/2."""
 
@@ -115,8 +115,10 @@ def choose_kernel(
         return _Contender(kernel, found.theta, found.value, judged.densities(x, y, kernel, found.theta))
 
     usual = contender(KERNELS[USUAL], start, first)
-    left_out = {USUAL, SMOOTHEST} if len(x) > FEW else {USUAL}
-    others = [contender(kernel, usual.theta, then) for name, kernel in KERNELS.items() if name not in left_out]
+    rough, smooth = (contender(KERNELS[name], usual.theta, then) for name in ("matern12", "matern52"))
+    others = [rough, smooth]
+    if len(x) <= FEW:  # from its neighbour: at the length scales of Matérn-3/2 its climbs go astray
+        others.append(contender(KERNELS[SMOOTHEST], smooth.theta, then))
     leader = max(others, key=lambda one: one.mean)
     if leader.mean > usual.mean:  # by its kernel, or by a climb of the usual one that went astray
         usual = max(usual, contender(usual.kernel, leader.theta, then), key=lambda one: one.climbed)
@@ -126,9 +128,6 @@ def choose_kernel(
 def _decided(usual: _Contender, others: list[_Contender], judged: Terms) -> KernelChoice:
     """Returns the best of all where it is clearly better than the usual one, and that otherwise, with the reason."""
     better = max(others, key=lambda one: one.mean)
-    if better.kernel.name == SMOOTHEST:  # which costs most: only where it is clearly better than the next
-        rest = max((one for one in others if one is not better), key=lambda one: one.mean)
-        better = better if _clearly(better, rest, judged) else rest
     best = better if _clearly(better, usual, judged) else usual
     second = max((one for one in (usual, *others) if one is not best), key=lambda one: one.mean)
     by, name = best.mean - second.mean, SPELLED[second.kernel.name]
