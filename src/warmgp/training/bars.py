@@ -36,7 +36,7 @@ class TrainingBar:
 
 class StartBar(TrainingBar):
     """Shows a start on part of the data: one bar over the steps of all neighbourhoods, or of a sample and of the
-    ``more`` steps that correct it."""
+    ``more`` steps that correct it; with no neighbourhood, over evaluations by near points."""
 
     def __init__(self, n_neighbourhoods: int, n_steps: int, more: int = 0, title: str = "initialising") -> None:
         super().__init__(n_neighbourhoods * n_steps + more, title)
@@ -44,7 +44,7 @@ class StartBar(TrainingBar):
 
     def _told(self, record: StepRecord) -> str:
         self._number += record.step == 0
-        if self._of == 1 and self._number > 1:
+        if self._of == 0 or (self._of == 1 and self._number > 1):
             return f"by near neighbours, noise {record.noise_scale:.4g}"
         if self._of == 1:
             return f"on a sample, noise {record.noise_scale:.4g}"
