@@ -265,7 +265,8 @@ def test_a_dry_run_tells_the_plan_and_writes_nothing(
     source = cli_folder / "numbers.csv"
     code, out, _ = run(capsys, "fit", source, "--target", "y", "--dry-run", "--solver", "ap", "--n-steps", 7)
     told = " ".join(out.split())
-    assert code == 0 and "rows of 2 columns. 7 Adam steps" in told and "solver ap" in told and "Estimated:" in told
+    assert code == 0 and "80 rows of 2 columns Iterative training, " in told
+    assert "Details: 7 Adam steps" in told and "solver ap" in told
     assert not list(tmp_path.iterdir())
 
 

@@ -110,7 +110,7 @@ def test_a_kernel_with_other_options_is_another_setting(tmp_path: Path) -> None:
     X, y = data()
     settings = {**FAST, "solver": "cg", "checkpoint": tmp_path / "c"}
     GPRegressor(Stretched(1.0), **settings).fit(X, y)
-    with pytest.raises(FileError, match="other data or settings: delete it"):
+    with pytest.raises(FileError, match=r"other data or settings: .*delete it"):
         GPRegressor(Stretched(2.0), **settings).fit(X, y)
 
 
@@ -130,7 +130,7 @@ def test_checkpoints_of_other_data_or_settings_are_refused(tmp_path: Path) -> No
     changed = X.copy()
     changed[0, 0] += 1e-9
     for inputs, change in ((changed, {}), (X, {"tol": 0.02}), (X, {"kernel": "rbf"}), (X, {"random_state": 1})):
-        with pytest.raises(FileError, match="other data or settings: delete it"):
+        with pytest.raises(FileError, match=r"other data or settings: .*delete it"):
             GPRegressor(**{**FAST, "solver": "cg", "checkpoint": path, **change}).fit(inputs, y)
     GPRegressor(**{**FAST, "solver": "cg", "checkpoint": path, "verbose": False, "checkpoint_every": 3}).fit(X, y)
     with pytest.raises(FileNotFoundError, match="folder"):

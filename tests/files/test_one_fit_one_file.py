@@ -71,10 +71,13 @@ def test_what_differs_is_told(tmp_path: Path) -> None:
     path = tmp_path / "c"
     GPRegressor(checkpoint=path, **{"kernel": "matern32", **FAST}).fit(X, y)
     for change, inputs, told in (
-        ({"random_state": 1}, X, r"What differs: random_state \(0 there, 1 now\)$"),
-        ({"tol": 0.02, "kernel": "rbf"}, X, r'kernel \("matern32" there, "rbf" now\), tol \(0.01 there, 0.02 now\)'),
-        ({}, X + 1, "What differs: X$"),
-    ):
+        ({"random_state": 1}, X, r"settings: it was made with random_state=0, and this fit has random_state=1\. Give"),
+        ({"tol": 0.02, "kernel": "rbf"}, X,
+         r"made with kernel='matern32', tol=0.01, and this fit has kernel='rbf', tol=0.02\. Give what it was"),
+        ({"trend": "linear"}, X, r"it was made with the default trend, and this fit has trend='linear'\."),
+        ({"tol": 0.02}, X + 1, r"it was made with tol=0.01, and this fit has tol=0.02; X differs\. Give"),
+        ({}, X + 1, r"settings: X differs\. Give what it was made with to go on from it, delete it to start anew"),
+    ):  # fmt: skip
         with pytest.raises(FileError, match=told):
             GPRegressor(checkpoint=path, **{"kernel": "matern32", **FAST, **change}).fit(inputs, y)
 

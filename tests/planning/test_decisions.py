@@ -190,7 +190,8 @@ def test_operator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_exact_variances() -> None:
     choose = decisions.choose_exact_posterior
-    assert choose(request(2_500), CG) == (True, "")
+    told = "The last solution is exact, and with it the error bars: there are few enough points."
+    assert choose(request(2_500), CG) == (True, told)
     for other in (request(2_501), request(2_500, solver="cg"), request(2_500, gradient="pathwise")):
         assert choose(other, CG) == (False, "")
     assert choose(request(2_500), Cholesky()) == (False, "")
@@ -199,20 +200,21 @@ def test_exact_variances() -> None:
 
 # -- the solver ------------------------------------------------------------------------------------------------------
 def test_every_way_to_a_solver_says_why() -> None:
+    steps, earlier = "approximate steps are faster than exact ones: each solves for all points,", "an exact solution"
+    guide = f"{steps} with {earlier} of an earlier step as a guide."
+    blocks = "points are too many for exact solutions: approximate ones are put together from blocks of"
     for asked, name, why in (
-        (request(400), "cholesky", "Exact Cholesky: 400 points are few enough."),
+        (request(400), "cholesky", "400 points are few enough to train exactly, without approximation."),
         (request(400, gradient="exact"), "cholesky", ""),
-        (request(400, gradient="pathwise"), "cg",
-         "Conjugate gradients with a whole factor now and then as their preconditioner, for 400 points."),
-        (request(8_000, 2), "rap", "One solve on blocks of 500 near points, for 8,000 points of a map."),
+        (request(400, gradient="pathwise"), "cg", f"For 400 points {guide}"),
+        (request(8_000, 2), "rap",
+         "8,000 points of 2 inputs are a map, where near points tell nearly everything: one approximate solution for "
+         "all of them, at the end, is enough."),
         (request(8_000, 2, n_steps=9), "cg",
-         "Conjugate gradients with near neighbours as their preconditioner, for 8,000 points."),
-        (request(40_000, device="cuda", memory=20), "rap",
-         "Recombined projections on blocks of 1,536 near points, for 40,000 points."),
-        (request(10**6, memory=6), "rap",
-         "Recombined projections on blocks of 2,048 near points, for 1,000,000 points."),
-        (request(30_000, 3, device="cuda", memory=90, n_steps=9), "cg",
-         "Conjugate gradients with a whole factor now and then as their preconditioner, for 30,000 points."),
+         f"For 8,000 points {steps} with the near neighbours of every point as a guide."),
+        (request(40_000, device="cuda", memory=20), "rap", f"40,000 {blocks} 1,536 near points."),
+        (request(10**6, memory=6), "rap", f"1,000,000 {blocks} 2,048 near points."),
+        (request(30_000, 3, device="cuda", memory=90, n_steps=9), "cg", f"For 30,000 points {guide}"),
         (request(400, solver="sgd"), "sgd", ""),
     ):  # fmt: skip
         solver, told = choose_solver(asked, 2_000, TYPICAL)
@@ -231,7 +233,7 @@ def test_reasons_come_in_the_order_of_the_decisions() -> None:
     plan = plan_for(request(10**6, solver=AlternatingProjections(1000), fine=FINE, memory=3, n_probes=8))
     blocks, precision = plan.why
     assert blocks.startswith("Blocks of 128 rows instead of 1,000") and precision == "In float64: column 0 has groups."
-    assert f"{blocks} {precision}" in str(plan)
+    assert f"{blocks}\n{precision}" in str(plan)
 
 
 @pytest.mark.parametrize(

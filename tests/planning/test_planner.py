@@ -25,6 +25,7 @@ from warmgp.planning.costs import (
 )
 from warmgp.planning.devices import available_memory
 from warmgp.planning.memory import training_bytes
+from warmgp.planning.plan import duration
 from warmgp.planning.planner import make_plan, operator_for
 from warmgp.training.near_likelihood import NearStart
 
@@ -50,7 +51,7 @@ def test_size_decides(
     iterative = solver != "cholesky"
     assert plan.dtype == (torch.float32 if iterative else torch.float64) and plan.promote == iterative
     assert plan.relative_steps and plan.settle
-    assert f"{n:,} points" in str(plan) and solver in str(plan) and "Estimated: " in str(plan)
+    assert f"{n:,} points" in str(plan) and solver in plan.details and " GiB, " in plan.headline
 
 
 @pytest.mark.parametrize(
@@ -68,8 +69,8 @@ def test_maps_that_are_trained_in_steps_have_near_neighbours(
 ) -> None:
     plan = make_plan(n, d, device="cpu", memory_budget=budget, n_steps=30)
     assert plan.solver == expected and plan.rule.max_epochs == epochs and plan.near is None
-    kind = "near neighbours" if expected.neighbours else "a whole factor now and then"
-    assert f"Conjugate gradients with {kind} as their preconditioner" in str(plan)
+    guide = "the near neighbours of every point" if expected.neighbours else "an exact solution of an earlier step"
+    assert f"with {guide} as a guide" in str(plan)
     assert make_plan(n, d, solver="cg", device="cpu", memory_budget=budget).solver == expected
     assert make_plan(n, d, solver="ap", device="cpu", memory_budget=budget).solver.name == "ap"
 
@@ -125,7 +126,8 @@ def test_maps_are_trained_by_near_points_and_solved_once(n: int, d: int, given: 
     if not near:
         return
     assert plan.n_steps == given.get("n_steps", 0) and plan.near == NearStart(terms=10_000, evaluations=12)
-    assert "near-neighbour likelihood" in str(plan) and "Hyperparameters from points given near ones" in str(plan)
+    assert f"from {min(n, 10_000):,} points, each predicted from its 30 near neighbours" in str(plan)
+    assert "from the likelihood of points given near ones" in plan.details
     if not given:
         assert plan.solver.name == "rap" and plan.solver.block_size == 500
 
@@ -195,7 +197,8 @@ def test_estimates_grow_with_the_work_and_add_up(monkeypatch: pytest.MonkeyPatch
     settings = {"device": "cpu", "memory_budget": 64 * GIB}
     seconds = [make_plan(n, **settings).estimated_seconds for n in (100, 1_000, 10_000, 40_000, 10**5, 10**6)]
     assert seconds[:3] == sorted(seconds[:3]) and seconds[3:] == sorted(seconds[3:])  # from 20,000 without steps
-    short, long = (make_plan(5_000, solver="cg", n_steps=s, **settings).estimated_seconds for s in (10, 100))
+    named = settings | {"solver": "cg", "kernel": "matern32"}
+    short, long = (make_plan(5_000, n_steps=s, **named).estimated_seconds for s in (10, 100))
     assert 5 < long / short < 11
     start = make_plan(8_000, init="sample", **settings), make_plan(8_000, init="ones", n_steps=30, **settings)
     assert start[0].estimated_seconds > start[1].estimated_seconds
@@ -214,8 +217,7 @@ def test_rates_are_measured_once_and_positive(whole_rates: None) -> None:
     [(0.004, "0.004 s"), (3.21, "3.2 s"), (119, "119 s"), (300, "5 min"), (3600, "60 min"), (10**5, "28 h")],
 )
 def test_durations_read_well(seconds: float, text: str) -> None:
-    plan = replace(make_plan(100, device="cpu"), estimated_seconds=seconds)
-    assert f"Estimated: {text} and" in str(plan)
+    assert duration(seconds) == text
 
 
 def test_a_gpu_in_float32_gets_the_fused_operator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,7 +297,7 @@ def test_blocks_by_name_may_grow_and_given_ones_do_not() -> None:
 
 def test_variances_are_exact_for_few_points_where_nothing_else_is_asked_for() -> None:
     plan = make_plan(2_500, device="cpu", memory_budget=8 * GIB)
-    assert plan.solver.name == "cg" and plan.exact_posterior and "Exact variances" in str(plan)
+    assert plan.solver.name == "cg" and plan.exact_posterior and "exact error bars" in plan.headline
     assert not make_plan(2_501, device="cpu", memory_budget=8 * GIB).exact_posterior
     assert not make_plan(2_500, device="cpu", memory_budget=60 * 10**6).exact_posterior  # no room for the factor
     assert not make_plan(2_000, solver="cg", device="cpu").exact_posterior

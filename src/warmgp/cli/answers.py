@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from warmgp.cli.columns import check_cells
-from warmgp.estimator.maps import feature_names
+from warmgp.cli.columns import UsageError, check_cells
+from warmgp.estimator.intervals import check_coverage, check_levels, ends_of, normal_quantiles
 from warmgp.estimator.regressor import GPRegressor
+from warmgp.estimator.units import length_scales_of
 
 FloatArray = NDArray[np.float64]
+
+NONE: Mapping[str, float] = {}
+"""Stands for no quantiles."""
 
 FAR = 1000.0
 """The distance beyond the range of a training column, in its standard deviations, at which a value is pointed out."""
@@ -30,18 +34,13 @@ def length_scales(model: GPRegressor) -> list[tuple[str, str, str]]:
 
     What is made of several columns has one row. Turned inputs have no units of their own.
     """
-    scaler, x = model.scaler_, model.posterior_.x
-    lengths = model.hyperparameters_.length_scales.expand(x.shape[1]).tolist()
-    constant = (x == x[0]).all(0).tolist()
-    if scaler.angle:
+    if model.scaler_.angle:
+        lengths = model.hyperparameters_.length_scales.tolist()
         return [(f"turned input {j + 1}", f"{length:.6g}", "–") for j, length in enumerate(lengths)]
-    columns = replace(scaler.columns, names=tuple(feature_names(model)))
     rows = []
-    for name, inputs, kind in columns.groups:
-        length = lengths[inputs[0]]
-        in_units = length * float(scaler.x_scale[inputs[0]])
-        told = f"{length:.6g}", f"{in_units:.6g}" if kind is None else kind.in_units(in_units)
-        rows.append((name, *(("constant", "–") if all(constant[j] for j in inputs) else told)))
+    for name, length, in_units, kind in length_scales_of(model):
+        told = ("constant", "–") if math.isnan(length) else (f"{length:.6g}", f"{in_units:.6g}")
+        rows.append((name, told[0], told[1] if kind is None or math.isnan(length) else f"{told[1]} {kind.unit}"))
     return rows
 
 
@@ -53,15 +52,18 @@ def answer(
     *,
     std: bool = False,
     samples: int = 0,
+    quantiles: Mapping[str, float] = NONE,
 ) -> dict[str, FloatArray]:
-    """Returns mean, and perhaps std and functions, of the rows in X, by column; raises where one is not finite.
+    """Returns mean, and perhaps std, quantiles and functions, of the rows in X, by column; raises where one is not
+    finite.
 
-    ``rows`` are their numbers in the table at ``path``, counted from 1.
+    ``rows`` are their numbers in the table at ``path``, counted from 1. ``quantiles`` are levels by their columns.
     """
     inputs: Any = X if hasattr(model, "feature_names_in_") else X.to_numpy()
     made: dict[str, FloatArray] = {}
-    if std:
-        made["mean"], made["std"] = model.predict(inputs, return_std=True)
+    if std or quantiles:
+        made["mean"], spread = model.predict(inputs, return_std=True)
+        made |= ({"std": spread} if std else {}) | by_level(made["mean"], spread, quantiles)
     else:
         made["mean"] = np.asarray(model.predict(inputs))
     if samples:
@@ -69,6 +71,39 @@ def answer(
         made |= {f"sample_{k + 1}": functions[:, k] for k in range(samples)}
     _check_finite(made, path, rows)
     return made
+
+
+def by_level(mean: FloatArray, std: FloatArray, quantiles: Mapping[str, float]) -> dict[str, FloatArray]:
+    """Returns quantiles by their columns, (m,) each, from means and standard deviations, (m,)."""
+    found = normal_quantiles(mean, std, list(quantiles.values()))
+    return {name: found[:, k] for k, name in enumerate(quantiles)}
+
+
+def levels_asked(interval: float | None, quantiles: str | None) -> dict[str, float]:
+    """Returns the levels that --interval 0.9 and --quantiles 0.05,0.5 ask for, by their columns: lower_90, upper_90,
+    q0.05, q0.5."""
+    asked: dict[str, float] = {}
+    if interval is not None:
+        lower, upper = ends_of(_checked(check_coverage, interval, "--interval"))
+        asked = {f"lower_{100 * interval:.10g}": lower, f"upper_{100 * interval:.10g}": upper}
+    for text in (quantiles or "").split(",") if quantiles is not None else []:
+        try:
+            level = float(text)
+        except ValueError:
+            raise UsageError(
+                f"--quantiles must be numbers between 0 and 1 with commas between, such as 0.05,0.5,0.95, got "
+                f"{quantiles!r}"
+            ) from None
+        asked[f"q{level:.10g}"] = float(_checked(check_levels, level, "--quantiles")[0])
+    return asked
+
+
+def _checked(check: Callable[[Any, str], Any], value: float, option: str) -> Any:
+    """Returns what a check of a parameter does, whose error names the option."""
+    try:
+        return check(value, option)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _check_finite(made: Mapping[str, FloatArray], path: Path, rows: NDArray[np.intp] | range) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +16,12 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.table import Table as Grid
+from rich.text import Text
 
 import warmgp
 from warmgp.cli import demo as demonstration
 from warmgp.cli import options as opt
-from warmgp.cli.answers import FarInputs, answer, length_scales
+from warmgp.cli.answers import FarInputs, answer, length_scales, levels_asked
 from warmgp.cli.columns import UsageError, feature_chunks, one_target, places, resolve
 from warmgp.cli.fitting import (
     check_apart,
@@ -35,7 +36,7 @@ from warmgp.cli.fitting import (
 from warmgp.cli.held_out import metrics
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
 from warmgp.cli.tables import TableWriter, open_table
-from warmgp.cli.terminal import bar, cells, console, say, show, tell
+from warmgp.cli.terminal import bar, cells, console, lines_of, say, show, tell
 from warmgp.cli.termination import Terminated, terminated
 from warmgp.data.grids import parse_grid
 from warmgp.estimator.convergence import ConvergenceWarning
@@ -138,6 +139,38 @@ def fit(
 
 
 @app.command()
+def plan(
+    data: opt.Data,
+    target: opt.Target,
+    drop: opt.Drop = None,
+    one_hot: opt.OneHot = None,
+    geographic: opt.Geographic = None,
+    kernel: opt.KernelName = "auto",
+    solver: opt.SolverName = "auto",
+    n_steps: opt.Steps = "auto",
+    trend: opt.Trend = None,
+    device: opt.Device = "auto",
+    time_limit: opt.TimeLimit = None,
+) -> None:
+    """Say how fit would train on a table, how long that takes, and why; nothing is trained.
+
+    For other options of fit use its --dry-run.
+    """
+    model = GPRegressor(
+        kernel,
+        columns=places(geographic or []),
+        solver=solver,
+        n_steps=number("--n-steps", n_steps, int),
+        trend=trend_asked("--trend", trend),
+        device=device,
+        time_limit=seconds("--time-limit", time_limit),
+        random_state=0,
+    )
+    check_fit(model, data, None, None, resume=False, dry_run=True)
+    fit_table(model, data, target, None, drop=drop or [], one_hot=one_hot or [])
+
+
+@app.command()
 def predict(
     model: opt.Model,
     out: opt.OutTable,
@@ -145,6 +178,8 @@ def predict(
     grid: opt.GridText = None,
     blocks: opt.Blocks = None,
     std: opt.Std = False,
+    interval: opt.Interval = None,
+    quantiles: opt.Quantiles = None,
     samples: opt.Samples = 0,
     device: opt.Device = "auto",
     quiet: opt.Quiet = False,
@@ -154,7 +189,7 @@ def predict(
     In chunks, so that the table may be larger than memory; the output appears when it is whole.
     """
     check_apart({"MODEL": model, "DATA": data, "--out": out})
-    gridded = check_request(data, grid, blocks, samples)
+    gridded, levels = check_request(data, grid, blocks, samples), levels_asked(interval, quantiles)
     check_map_path(out) if gridded else TableWriter(out)  # before a model is read
     fitted = GPRegressor.load(model, device)
     most = fitted.posterior_.n_samples
@@ -167,12 +202,17 @@ def predict(
     if data is None or gridded:
         cells = parse_grid(grid or "", names) if data is None else cells_in(data, names)
         std = std or data is None or blocks is not None  # a map without its uncertainty is half a map
-        predict_map(fitted, cells, data or Path("--grid"), out, std=std, samples=samples, blocks=blocks, quiet=quiet)
+        source = data or Path("--grid")
+        predict_map(
+            fitted, cells, source, out, std=std, samples=samples, blocks=blocks, quantiles=levels, quiet=quiet
+        )  # fmt: skip
     else:
-        predict_rows(fitted, data, out, std=std, samples=samples, quiet=quiet)
+        predict_rows(fitted, data, out, std=std, samples=samples, quantiles=levels, quiet=quiet)
 
 
-def predict_rows(model: GPRegressor, data: Path, out: Path, *, std: bool, samples: int, quiet: bool) -> None:
+def predict_rows(
+    model: GPRegressor, data: Path, out: Path, *, std: bool, samples: int, quantiles: Mapping[str, float], quiet: bool
+) -> None:
     """Predicts every row of a table and writes what comes of it."""
     table = open_table(data)
     names = feature_names(model)
@@ -183,7 +223,7 @@ def predict_rows(model: GPRegressor, data: Path, out: Path, *, std: bool, sample
         for X, _ in feature_chunks(table, names):
             numbers = range(rows + 1, rows + len(X) + 1)
             far.look(X, data, numbers)
-            writer.write(answer(model, X, data, numbers, std=std, samples=samples))
+            writer.write(answer(model, X, data, numbers, std=std, samples=samples, quantiles=quantiles))
             rows += len(X)
             shown.update(task, completed=table.fraction, rows=f"{rows:,} rows")
         shown.update(task, completed=1.0)
@@ -232,14 +272,14 @@ def score(
 def info(model: opt.Model) -> None:
     """Say what a model file holds."""
     fitted = GPRegressor.load(model, "cpu")
-    theta, scaler, history = fitted.hyperparameters_, fitted.scaler_, fitted.history_
+    theta, history = fitted.hyperparameters_, fitted.history_
     x = fitted.posterior_.x
-    rows: dict[str, str] = {
+    rows: dict[str, str | Text] = {
         "kernel": fitted.posterior_.kernel.name,
         "rows, columns": f"{x.shape[0]:,}, {fitted.n_features_in_}",
-        "noise": f"{float(theta.noise_scale):.6g} ({float(theta.noise_scale) * scaler.y_scale:.6g} in units of y)",
-        "signal": f"{float(theta.signal_scale):.6g} ({float(theta.signal_scale) * scaler.y_scale:.6g} in units of y)",
-        "plan": str(fitted.plan_),
+        "noise": f"{float(theta.noise_scale):.6g} ({fitted.noise_std_:.6g} in units of y)",
+        "signal": f"{float(theta.signal_scale):.6g} ({fitted.signal_std_:.6g} in units of y)",
+        "plan": lines_of(str(fitted.plan_)),
         "report": str(fitted.report_),
         "converged": "yes"
         if fitted.converged_

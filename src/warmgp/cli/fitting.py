@@ -16,7 +16,7 @@ from warmgp.cli.answers import answer
 from warmgp.cli.columns import UsageError, check_cells, check_places, one_target, training_table
 from warmgp.cli.held_out import metrics, split
 from warmgp.cli.tables import GRID, open_table, table_format
-from warmgp.cli.terminal import cells, console, show, tell
+from warmgp.cli.terminal import cells, console, lines_of, show, tell
 from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import check_varies
 from warmgp.estimator.parameters import check_parameters
@@ -167,7 +167,7 @@ def fit_table(
     check_varies(values[train], f"the target {name!r} of {data}", "check --target")
     size = f"{len(train):,} rows of {X.shape[1]} columns"
     if out is None:
-        tell(f"{size}. {model.plan(X.iloc[train])}")
+        console().print(lines_of(f"{size}\n{model.plan(X.iloc[train])}"))
         return
     try:
         model.fit(X.iloc[train], y.iloc[train])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warmgp import __version__
-from warmgp.cli.answers import FarInputs, answer
+from warmgp.cli.answers import NONE, FarInputs, answer, by_level
 from warmgp.cli.columns import UsageError, resolve
 from warmgp.cli.tables import GRID, NetcdfTable, TableError, TableWriter, open_table, quoted, table_format
 from warmgp.cli.terminal import bar, say, tell
@@ -35,6 +35,7 @@ def predict_map(
     std: bool = True,
     samples: int = 0,
     blocks: int | None = None,
+    quantiles: Mapping[str, float] = NONE,
     quiet: bool = False,
 ) -> None:
     """Predicts every cell that has all inputs and writes a map; with ``blocks`` the averages over cells.
@@ -45,8 +46,8 @@ def predict_map(
     names = feature_names(model)
     if blocks:
         cells = cells.with_bounds(names, blocks)
-    results = ["mean", *(["std"] if std else []), *(f"sample_{k + 1}" for k in range(samples))]
-    writer = map_writer(out, model, cells, results, blocks)
+    results = ["mean", *(["std"] if std else []), *quantiles, *(f"sample_{k + 1}" for k in range(samples))]
+    writer = map_writer(out, model, cells, results, blocks, quantiles)
     far, done = FarInputs(model), 0
     size = chunk_of_cells(blocks or 1, len(cells.dims), CHUNK_ROWS)
     with writer, bar(quiet) as shown:
@@ -61,8 +62,9 @@ def predict_map(
                 far.look(X, source, numbers)
                 if blocks:
                     found = dict(zip(("mean", "std"), cell_averages(model, cells, start, stop, blocks), strict=True))
+                    found |= by_level(found["mean"], found["std"], quantiles)
                 else:
-                    found = answer(model, X, source, numbers, std=std, samples=samples)
+                    found = answer(model, X, source, numbers, std=std, samples=samples, quantiles=quantiles)
                 for name, values in made.items():
                     values[there] = found[name]
             writer.write(columns, made, there)
@@ -105,7 +107,14 @@ def _h5netcdf(path: Path) -> Any:
         raise TableError(str(error)) from error
 
 
-def map_writer(out: Path, model: GPRegressor, cells: Cells, results: list[str], blocks: int | None) -> Any:
+def map_writer(
+    out: Path,
+    model: GPRegressor,
+    cells: Cells,
+    results: list[str],
+    blocks: int | None,
+    quantiles: Mapping[str, float] = NONE,
+) -> Any:
     """Returns what writes a map, by the extension of its file; refuses names that it could not write."""
     clash = sorted(set(cells.coordinates) & set(results))
     if clash:
@@ -114,6 +123,8 @@ def map_writer(out: Path, model: GPRegressor, cells: Cells, results: list[str], 
         return MapTable(out, cells)
     about, told = described(model, OF_BLOCKS if blocks else WITH_NOISE, blocks=bool(blocks))
     about |= {"source": f"warmgp {__version__}", "Conventions": "CF-1.8"}
+    of = "the field's average over the cell" if blocks else "a new observation"
+    told |= {name: {"long_name": f"quantile {level:g} of {of}"} for name, level in quantiles.items()}
     sampled = {"long_name": "a function drawn from the posterior, without the noise of observations"}
     return MapFile(out, cells, {name: told.get(name, sampled) for name in results}, about, averaged=bool(blocks))
 

@@ -54,6 +54,10 @@ GridText = Annotated[
 ]
 Blocks = Annotated[int | None, typer.Option(metavar="K", help="average each cell of a grid by K points a side")]
 Std = Annotated[bool, typer.Option("--std", help="also the standard deviation of a new observation")]
+Interval = Annotated[
+    float | None, typer.Option(metavar="SHARE", help="also lower and upper end that hold this share, such as 0.9")
+]
+Quantiles = Annotated[str | None, typer.Option(metavar="Q,Q", help="also these quantiles, such as 0.05,0.5,0.95")]
 Samples = Annotated[int, typer.Option(help="also this many posterior functions, without noise")]
 Truth = Annotated[list[str], typer.Option(metavar="COL", help="column that holds the truth")]
 OutPicture = Annotated[Path, typer.Option(help="where the picture goes")]

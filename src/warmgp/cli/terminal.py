@@ -43,7 +43,12 @@ def bar(quiet: bool) -> Progress:
     return Progress(*columns, TimeRemainingColumn(), console=console(stderr=True, quiet=quiet), disable=quiet)
 
 
-def show(title: str, rows: Mapping[str, str]) -> None:
+def lines_of(text: str) -> Text:
+    """Returns a text of several lines, each of visible characters, which a console wraps at its width."""
+    return Text("\n".join(map(printable, text.splitlines())))
+
+
+def show(title: str, rows: Mapping[str, str | Text]) -> None:
     """Prints a title and a table of two columns."""
     tell(title)
     grid = Grid(show_header=False)
@@ -52,6 +57,6 @@ def show(title: str, rows: Mapping[str, str]) -> None:
     console().print(grid)
 
 
-def cells(*texts: str) -> list[Text]:
+def cells(*texts: str | Text) -> list[Text]:
     """Returns the cells of a table's row, which rich prints as they are."""
-    return [Text(printable(text)) for text in texts]
+    return [text if isinstance(text, Text) else Text(printable(text)) for text in texts]

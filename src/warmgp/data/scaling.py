@@ -150,7 +150,7 @@ class Standardizer:
             moved = X - X[0] if rest is None else (X - X[0]) + rest  # exact where an offset is large
             x_mean, x_scale = X[0] + moved.mean(axis=0), columns.shared(moved.std(axis=0))
             y_mean, y_scale = float(y[0] + (y - y[0]).mean()), float((y - y[0]).std())
-        large = [f"column {columns.sources[j]} of X" for j in np.flatnonzero(~np.isfinite(x_scale))]
+        large = [f"column {columns.names[columns.sources[j]]!r} of X" for j in np.flatnonzero(~np.isfinite(x_scale))]
         if large or not np.isfinite(y_scale):
             raise ValueError(f"{', '.join(large) or 'y'} has values too large to standardise: divide by a constant")
         largest = np.abs(X).max(axis=0)
@@ -161,9 +161,9 @@ class Standardizer:
             if x_scale[j] <= ROUNDING * spacing[j] and (j in computed or len(np.unique(X[:, j])) <= 3):
                 continue  # 0.3 and 0.1 + 0.2: one number, computed in two ways; a pole, from any longitude
             warn_user(
-                f"column {columns.sources[j]} of X varies by {x_scale[j]:.3g} about {x_mean[j]:.10g}, where numbers of "
-                f"float64 are {spacing[j]:.2g} apart: digits are lost. Subtract a constant before it becomes "
-                "floating point, or pass integers"
+                f"column {columns.names[columns.sources[j]]!r} of X varies by {x_scale[j]:.3g} about {x_mean[j]:.10g}, "
+                f"where numbers of float64 are {spacing[j]:.2g} apart: digits are lost. Subtract a constant before it "
+                "becomes floating point, or pass integers"
             )
             break
         rounded = (x_scale > 0) & (x_scale <= ROUNDING * spacing)
@@ -306,7 +306,9 @@ def warn_of_units(X: FloatArray, y: FloatArray, columns: InputMap | None = None)
     spread = columns.shared(columns.inputs(X).std(0))
     wide = np.flatnonzero((spread > 0) & ((spread > FAR) | (spread < 1 / FAR)))
     if len(wide):
-        apart.append(f"column {columns.sources[wide[0]]} of X has standard deviation {spread[wide[0]]:.3g}")
+        apart.append(
+            f"column {columns.names[columns.sources[wide[0]]]!r} of X has standard deviation {spread[wide[0]]:.3g}"
+        )
     if apart:
         warn_user(
             f"standardize=False, but {' and '.join(apart)}: training starts at mean 0 and scales of 1. Leave "

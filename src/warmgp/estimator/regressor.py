@@ -19,12 +19,14 @@ from warmgp.checks import warn_user
 from warmgp.estimator import model_file
 from warmgp.estimator.anisotropy import turned
 from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
+from warmgp.estimator.intervals import Intervals
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.predicting import Predicting
 from warmgp.estimator.prepare import TrainingData, plan_and_warn, plan_on, training_data
 from warmgp.estimator.report import report_of
 from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
 from warmgp.estimator.start import announce, begin, options_of, training_bar
+from warmgp.estimator.units import InUnits
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.exact import log_marginal_likelihood
@@ -40,7 +42,7 @@ from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.state import Callback, TrainingOptions
 
 
-class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
+class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator):
     """Regresses by Gaussian processes, on ten thousand to millions of points.
 
     Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
@@ -102,8 +104,8 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         allows; the clock is kept in training. None for as long as it takes.
     checkpoint : path or None
         The file that keeps the state of training; a later ``fit`` with the same data and settings goes on from it to
-        the same result, bit for bit on one CPU. Remove the file to start anew. It belongs to one fit: leave it out in a
-        cross-validation, whose fits would share the path.
+        the same result, bit for bit on one CPU; with a higher ``n_steps`` it takes more steps. Remove the file to start
+        anew. It belongs to one fit: leave it out in a cross-validation, whose fits would share the path.
     checkpoint_every : int
         Steps between checkpoints.
     callbacks : sequence of callables
@@ -117,6 +119,8 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
     ----------
     hyperparameters_ : Hyperparameters
         Those that training found, in standardised units.
+    length_scales_, signal_std_, noise_std_ : ndarray, float, float
+        The same in the units of X and y.
     history_ : list of StepRecord
         The records of all steps.
     plan_ : Plan
@@ -229,7 +233,7 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         """Trains on inputs X (n, d) and targets y (n,).
 
         With ``validation=(X, y)`` every record of ``history_`` has the held-out ``metrics`` "rmse" and, with the
-        pathwise gradient, "llh", in standardised units; :class:`warmgp.EarlyStopping` stops on them.
+        pathwise or the exact gradient, "llh", in standardised units; :class:`warmgp.EarlyStopping` stops on them.
 
         Ctrl-C ends training. The model of the whole steps before is kept and can be used; ``KeyboardInterrupt`` then
         goes on, so that a cross-validation or a script ends, too.

@@ -10,6 +10,7 @@ from warmgp.checks import warn_user
 from warmgp.estimator.prepare import TrainingData
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel, get_kernel
+from warmgp.planning.decisions import TO_BE_CHOSEN
 from warmgp.planning.plan import Plan
 from warmgp.planning.planner import plan_for
 from warmgp.planning.request import Request, Settings, is_auto
@@ -60,5 +61,6 @@ def with_kernel(
             limits=replace(limits, ratio=plan.signal_ratio),
         )  # fmt: skip
     if choice.kernel.name != USUAL:
-        plan = plan_for(replace(request, settings=replace(settings, kernel=choice.kernel)))
-    return replace(plan, kernel=choice.kernel.name, why=(choice.reason, *plan.why)), choice.theta
+        plan = plan_for(replace(request, chosen=choice.kernel))
+    others = (reason for reason in plan.why if reason != TO_BE_CHOSEN)
+    return replace(plan, kernel=choice.kernel.name, why=(choice.reason, *others)), choice.theta

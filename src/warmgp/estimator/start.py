@@ -36,7 +36,8 @@ LONG = 60.0
 def announce(plan: Plan, n: int, done: int = 0) -> None:
     """Logs how long a training of n points should take, of which so many steps are done, where that is long."""
     if expected := expected_time(plan, done):
-        logger.info("training %s points on %s takes %s: %s", f"{n:,}", plan.device, expected, plan)
+        told = " ".join(str(plan).splitlines())
+        logger.info("training %s points on %s takes %s: %s", f"{n:,}", plan.device, expected, told)
 
 
 def expected_time(plan: Plan, done: int = 0) -> str:

@@ -6,8 +6,10 @@ solver's part stands under ``solver_state``, in the content and before the names
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,6 +39,9 @@ from warmgp.trend import TrendSolution
 
 Mark = Mapping[str, str]
 """What a training is made from, by name: its settings as text, its data as fingerprints."""
+
+STARTS = ("init", "sample_size", "local", "near", "learning_rate", "relative_steps")
+"""What of a plan depends on whether the number of steps was given, and decides where training starts and goes."""
 
 SOLVER = "solver_state"
 CONTENT = record(
@@ -100,7 +105,8 @@ def write_checkpoint(
 def read_checkpoint(
     path: str | os.PathLike[str], fingerprint: str, plan: Plan, shape: tuple[int, int], made_from: Mark | None = None
 ) -> tuple[TrainingState, Tensor, Plan]:
-    """Returns (state, generator state, plan) of a checkpoint of the same data and settings.
+    """Returns (state, generator state, plan) of a checkpoint of the same data and settings; only the number of steps
+    may be another, if no fewer than were taken.
 
     ``plan`` is what would be done without the file, for data of that ``shape``: its device is taken, and its solver
     where the file names one that is not ours.
@@ -109,13 +115,17 @@ def read_checkpoint(
     try:
         tensors, content = _as_now(tensors, content)
         CONTENT(content, "")
-        if content["fingerprint"] != fingerprint:
-            raise FileError(
-                f"the checkpoint {path} belongs to other data or settings: delete it to start anew, or use another "
-                f"path (one for each fit: in a cross-validation leave checkpoint out)"
-                f"{_differences(content, made_from or {})}"
-            )
+        differ = content["fingerprint"] != fingerprint
+        more_steps = differ and _differing(content, made_from or {}) == ["n_steps"]
+        if differ and not more_steps:
+            raise FileError(_refusal(path, _differences(content, made_from or {})))
         saved = plan_json.plan_from_json(content["plan"], solver=plan.solver, device=plan.device)
+        if more_steps:
+            if why := _why_no_more(saved, plan, content["step"]):
+                raise FileError(_refusal(path, f"{_differences(content, made_from or {})}; {why}"))
+            saved = replace(
+                saved, n_steps=plan.n_steps, settle=plan.settle, estimated_seconds=plan.estimated_seconds
+            )  # fmt: skip
         expect(saved.rows <= shape[0], "plan.rows", f"at most {shape[0]}", saved.rows)
         shape = saved.rows or shape[0], shape[1]
         solver_tensors = {name: tensors.pop(name) for name in list(tensors) if name.startswith(f"{SOLVER}.")}
@@ -141,16 +151,56 @@ def _as_now(tensors: dict[str, Tensor], content: dict[str, Any]) -> tuple[dict[s
     return moved, {**others, SOLVER: kept}
 
 
-def _differences(content: Mapping[str, Any], now: Mark) -> str:
-    """Returns which data and settings differ, where the file says what it was made from."""
+def _refusal(path: str | os.PathLike[str], why: str) -> str:
+    """Returns the message about a checkpoint of another fit."""
+    return (
+        f"the checkpoint {path} belongs to other data or settings{why}. Give what it was made with to go on from it, "
+        f"delete it to start anew, or use another path (one for each fit: in a cross-validation leave checkpoint out)"
+    )
+
+
+def _differing(content: Mapping[str, Any], now: Mark) -> list[str]:
+    """Returns the names of data and settings that differ, where the file says what it was made from."""
     then = content.get("made_from", {})
+    return [name for name in ({**then, **now} if then else ()) if then.get(name) != now.get(name)]
+
+
+def _differences(content: Mapping[str, Any], now: Mark) -> str:
+    """Tells which data and settings differ: ": it was made with kernel='matern32', and this fit has kernel='rbf'"."""
+    then, names = content.get("made_from", {}), _differing(content, now)
+    settings = [name for name in names if _is_told(then.get(name)) and _is_told(now.get(name))]
+    others = [name for name in names if name not in settings]
     told = []
-    for name in {**then, **now} if then else ():
-        old, new = then.get(name, "none"), now.get(name, "none")
-        if old != new:
-            short = len(old) <= 60 and len(new) <= 60  # fingerprints of data are longer
-            told.append(f"{name} ({old} there, {new} now)" if short else name)
-    return f". What differs: {', '.join(told)}" if told else ""
+    if settings:
+        before, after = (", ".join(_told(name, mark.get(name)) for name in settings) for mark in (then, now))
+        told.append(f"it was made with {before}, and this fit has {after}")
+    if others:
+        told.append(f"{', '.join(others)} {'differs' if len(others) == 1 else 'differ'}")
+    return f": {'; '.join(told)}" if told else ""
+
+
+def _is_told(value: str | None) -> bool:
+    """Says whether the value of a setting is short enough for a message; fingerprints of data are longer."""
+    return value is None or len(value) <= 60
+
+
+def _told(name: str, value: str | None) -> str:
+    """Returns a setting as a user writes it, from its JSON; one that is not there has its default."""
+    try:
+        return f"the default {name}" if value is None else f"{name}={json.loads(value)!r}"
+    except ValueError:  # a file may say anything
+        return f"{name}={value}"
+
+
+def _why_no_more(saved: Plan, plan: Plan, step: int) -> str:
+    """Says why a training cannot go on with another number of steps; "" where it ends as if it had begun with it."""
+    if plan.settle:
+        return "a number of steps cannot become n_steps='auto'"
+    if plan.n_steps < step:
+        return f"it has taken {step} steps already"
+    if any(getattr(saved, name) != getattr(plan, name) for name in STARTS):
+        return "with this number it would have started elsewhere (begin at its end: init=model.hyperparameters_)"
+    return ""
 
 
 def _check(

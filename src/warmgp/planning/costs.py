@@ -22,6 +22,7 @@ from warmgp.planning.gpu_pace import Pace
 from warmgp.planning.request import Request
 from warmgp.planning.threads import limited_threads, worth_now
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
+from warmgp.training.kernel_choice import work_of_choice
 from warmgp.training.local_start import LocalStart
 from warmgp.training.near_likelihood import NearStart
 
@@ -253,6 +254,14 @@ def near_seconds(rates: Rates, n: int, how: NearStart) -> float:
         how.rough_terms, how.rough_neighbours, how.rough_evaluations
     )  # fmt: skip
     return sum(min(n, terms) * times * TERM_WORK * rates.sparse * (m / 30) ** 2 for terms, m, times in climbs)
+
+
+def choice_seconds(rates: Rates, n: int, *, is_map: bool, on_gpu: bool) -> float:
+    """Estimates the seconds in which a kernel is chosen: by terms of near points on a map, by one sample elsewhere."""
+    groups, size, evaluations = work_of_choice(n, is_map=is_map, on_gpu=on_gpu)
+    if groups > 1:
+        return evaluations * groups * TERM_WORK * rates.sparse * (size / 30) ** 2
+    return evaluations * (GROUP_WORK[on_gpu] * (size**3 * rates.exact + size**2 * rates.exact_pass) + rates.call)
 
 
 def projections_seconds(

@@ -51,6 +51,17 @@ NEIGHBOURHOOD, NEIGHBOURHOOD_ON_GPU = 1_000, 10_000
 """Points of a neighbourhood that training starts on: on a CPU, and on a GPU, where they are the paper's."""
 
 
+TO_BE_CHOSEN = (
+    "How smooth the function is (the kernel) is learned from the data first; until then the plan is for Matérn-3/2."
+)
+"""What a plan says that was made before the choice of a kernel."""
+
+
+def choose_kernel_first(request: Request) -> tuple[bool, str]:
+    """Decides whether the data choose a kernel before training, which takes time of its own."""
+    return request.chooses_kernel, TO_BE_CHOSEN if request.chooses_kernel and request.chosen is None else ""
+
+
 def choose_features(request: Request) -> tuple[int, str]:
     """Decides the number of random features: a quarter as many as points, but no fewer than the kernel needs."""
     given = request.n_features
@@ -102,8 +113,8 @@ def choose_near_start(request: Request, init: str) -> tuple[NearStart | None, st
     how = NEAR[request.device.type == "cuda"]
     terms = min(request.n, how.terms)
     return how, (
-        f"Hyperparameters come from the near-neighbour likelihood: {terms:,} points given the {how.neighbours} nearest "
-        "of those before them."
+        f"Length scales, signal and noise are learned from {terms:,} points, each predicted from its {how.neighbours} "
+        "near neighbours."
     )
 
 
@@ -114,7 +125,8 @@ def choose_sample_size(request: Request, init: str, local: LocalStart | None) ->
     if local is not None:
         return min(request.n, SAMPLE_BEFORE_GROUPS), ""
     most = LARGEST_SAMPLE if request.device.type == "cuda" else LARGEST_SAMPLE_ON_CPU
-    return min(request.n, most, max(LEAST_SAMPLE, request.n // SAMPLE_SHARE)), ""
+    size = min(request.n, most, max(LEAST_SAMPLE, request.n // SAMPLE_SHARE))
+    return size, f"Training starts on {size:,} points drawn at random, so that few steps on all points are needed."
 
 
 def choose_start_solver(request: Request, sample_size: int, local: LocalStart | None) -> tuple[Solver | None, str]:
@@ -206,4 +218,8 @@ def choose_exact_posterior(request: Request, solver: Solver) -> tuple[bool, str]
     """Decides whether the last solve is by a factor of H: for few points, where nothing else was asked for."""
     free = is_auto(request.settings.solver) and request.gradient_name == "auto" and solver.name != "cholesky"
     few = request.n <= EXACT_POSTERIOR_UP_TO and H_fits(request.n, torch.float64, request.memory_budget)
-    return free and few, ""
+    exact = free and few
+    return (
+        exact,
+        "The last solution is exact, and with it the error bars: there are few enough points." if exact else "",
+    )

@@ -18,7 +18,8 @@ INITS = ("ones", "sample", "near", "subset", "given")
 
 @dataclass(frozen=True)
 class Plan:
-    """Holds everything that "auto" decided, and why. ``print(plan)`` reads as a paragraph.
+    """Holds everything that "auto" decided, and why. ``print(plan)`` has a line with time, memory and error bars first,
+    then the reasons, a line each, and what the solver is told last.
 
     A plan is made once and stays as it is: what came of it is in the model's ``report_``. A model that is read on
     another device has the plan as it comes to there (``plan_read_on``).
@@ -109,24 +110,43 @@ class Plan:
     estimated_bytes: int = 0
 
     def __str__(self) -> str:
+        return "\n".join((self.headline, *self.why, self.details))
+
+    @property
+    def headline(self) -> str:
+        """What most people want to know, in one sentence: the kind of training, its time and memory, and error bars."""
+        kind = "Exact training" if self.solver.name == "cholesky" else "Iterative training"
+        if self.init == "given" and not self.n_steps:
+            kind = "Hyperparameters as given, no training"
+        some = f" on {self.rows:,} rows" if self.rows else ""
+        exact = self.exact_posterior or self.gradient.needs_factor
+        bars = "exact error bars" if exact else f"error bars from {self.gradient.n_probes} samples"
+        return f"{kind}{some}, {in_words(self.estimated_seconds)}, {memory_in_words(self.estimated_bytes)}, {bars}."
+
+    @property
+    def details(self) -> str:
+        """What the solver is told, for those who know it: steps, gradient, solver, operator and precision."""
         budget = "" if self.rule.max_epochs is None else f", at most {self.rule.max_epochs:g} epochs"
         solving = f"solver {self.solver.name} to tolerance {self.rule.tol:g}{budget}"
         dtype = str(self.dtype).removeprefix("torch.") + (" (float64 if that is not enough)" if self.promote else "")
-        start = f"a sample of {self.sample_size:,} points" if self.init == "sample" else f"{self.init} hyperparameters"
-        steps = f"{'At most ' if self.settle else ''}{self.n_steps} Adam steps of {self.learning_rate:g} from {start}"
-        if self.local is not None and not self.n_steps:
-            steps = f"Hyperparameters from {start} and groups of near ones"
-        if self.near is not None:
-            after = f", then {self.n_steps} Adam steps of {self.learning_rate:g}" if self.n_steps else ""
-            steps = f"Hyperparameters from points given near ones{after}"
-        head = (
-            f"{steps}; "
-            f"{self.gradient.name} gradient, {'solver cholesky' if self.solver.name == 'cholesky' else solving}; "
+        return (
+            f"Details: {self._steps()}; {self.gradient.name} gradient; "
+            f"{'solver cholesky' if self.solver.name == 'cholesky' else solving}; "
             f"{self.operator} operator in {dtype} on {self.device}."
         )
-        exactly = "Exact variances, from a factor of H at the end." if self.exact_posterior else ""
-        cost = f"Estimated: {duration(self.estimated_seconds)} and {self.estimated_bytes / 2**30:.2g} GiB."
-        return " ".join(part for part in (head, *self.why, exactly, cost) if part)
+
+    def _steps(self) -> str:
+        """Returns how many steps are taken, and from where."""
+        start = {
+            "ones": "hyperparameters of 1",
+            "sample": f"a sample of {self.sample_size:,} points" + (" and groups of near ones" if self.local else ""),
+            "near": "the likelihood of points given near ones",
+            "subset": f"neighbourhoods of {self.neighbourhood_size:,} points",
+            "given": "given hyperparameters",
+        }[self.init]
+        if not self.n_steps:
+            return f"hyperparameters from {start}" if self.init != "given" else start
+        return f"{'at most ' if self.settle else ''}{self.n_steps} Adam steps of {self.learning_rate:g} from {start}"
 
 
 def duration(seconds: float) -> str:
@@ -135,3 +155,28 @@ def duration(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / size:.2g} {unit}" if seconds / size < 10 else f"{seconds / size:.0f} {unit}"
     raise AssertionError(seconds)
+
+
+def in_words(seconds: float) -> str:
+    """Returns an estimate of seconds as people say it: "about 1 minute"."""
+    if seconds < 0.95:
+        return "less than a second"
+    for limit, unit, size in ((50, "second", 1), (3000, "minute", 60), (150_000, "hour", 3600)):
+        if seconds < limit:
+            return f"about {_count(seconds / size, unit)}"
+    return f"about {_count(seconds / 86_400, 'day')}"
+
+
+def _count(number: float, unit: str) -> str:
+    """Returns a rounded number with its unit: "1 minute", "1.5 hours", "40 seconds"."""
+    to = 0.5 if unit != "second" and number < 4 else 1 if number < 20 else 5
+    rounded = max(to, to * round(number / to))
+    return f"{rounded:g} {unit}" + ("" if rounded == 1 else "s")
+
+
+def memory_in_words(bytes_: float) -> str:
+    """Returns an estimate of bytes in GiB, to a tenth."""
+    gib = bytes_ / 2**30
+    if gib < 0.05:
+        return "under 0.1 GiB"
+    return f"{gib:.1f} GiB" if gib < 10 else f"{gib:,.0f} GiB"

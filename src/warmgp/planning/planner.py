@@ -35,7 +35,7 @@ import torch
 from warmgp.kernels import Kernel
 from warmgp.operators import TRITON_OPERATORS
 from warmgp.planning import decisions
-from warmgp.planning.costs import rates_for
+from warmgp.planning.costs import choice_seconds, rates_for
 from warmgp.planning.estimates import check_memory, training_seconds
 from warmgp.planning.memory import H_fits, peak_bytes
 from warmgp.planning.plan import Plan as Plan
@@ -89,6 +89,7 @@ def _planned(request: Request) -> Plan:
 
     threads = decided(choose_threads(request.device, request.n**2))
     rates = rates_for(request, threads)
+    chooses = decided(decisions.choose_kernel_first(request))
     n_features = decided(decisions.choose_features(request))
     solver = decided(choose_solver(request, n_features, rates))
     gradient = decided(decisions.choose_gradient(request, solver, n_features))
@@ -128,6 +129,8 @@ def _planned(request: Request) -> Plan:
     needs = peak_bytes(plan, request.n, request.d)
     check_memory(plan, request.n, needs)
     seconds = training_seconds(plan, request.n, request.d, rates)
+    if chooses:
+        seconds += choice_seconds(rates, request.n, is_map=request.is_map, on_gpu=request.device.type == "cuda")
     return replace(plan, why=tuple(why), estimated_seconds=seconds, estimated_bytes=needs)
 
 

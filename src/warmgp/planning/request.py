@@ -123,6 +123,8 @@ class Request:
         How long that device takes beside the one that rates are tabulated for.
     too_fine : str
         Why float32 does not tell the inputs apart; "" where it does.
+    chosen : Kernel or None
+        The kernel that the data have chosen; None until then, and where one was given.
     """
 
     n: int
@@ -132,6 +134,7 @@ class Request:
     memory_budget: int
     pace: Pace = field(default_factory=Pace)
     too_fine: str = ""
+    chosen: Kernel | None = None
 
     @classmethod
     def of(cls, n: int, d: int, settings: Settings, too_fine: str = "") -> Request:
@@ -144,7 +147,14 @@ class Request:
     @property
     def kernel(self) -> Kernel:
         """The kernel, also where only its name was given; Matérn-3/2 where it is still to be chosen."""
+        if self.chosen is not None:
+            return self.chosen
         return get_kernel("matern32" if is_auto(self.settings.kernel) else self.settings.kernel)
+
+    @property
+    def chooses_kernel(self) -> bool:
+        """Whether the data choose the kernel: not where hyperparameters are given, which belong to one already."""
+        return is_auto(self.settings.kernel) and not isinstance(self.settings.init, Hyperparameters)
 
     @property
     def is_map(self) -> bool:

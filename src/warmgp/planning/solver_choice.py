@@ -89,6 +89,10 @@ GROW_AFTER = 20.0
 LARGEST_BLOCK_ON_GPU = 20_000
 
 
+FASTER = "For {:,} points approximate steps are faster than exact ones: each solves for all points,"
+"""How the reason for conjugate gradients begins."""
+
+
 def choose_solver(request: Request, n_features: int, rates: Rates) -> tuple[Solver, str]:
     """Decides the solver: the one that was asked for; for "auto" exact Cholesky where that is cheap, conjugate
     gradients where a good preconditioner fits and pays, recombined projections otherwise."""
@@ -98,19 +102,23 @@ def choose_solver(request: Request, n_features: int, rates: Rates) -> tuple[Solv
     if request.gradient_name == "exact":
         return Cholesky(), ""
     if request.gradient_name == "auto" and _exact_is_cheap(request, n_features, rates):
-        return Cholesky(), f"Exact Cholesky: {request.n:,} points are few enough."
+        return Cholesky(), f"{request.n:,} points are few enough to train exactly, without approximation."
     if request.trains_near:
-        rap = recombined_projections(request)
-        return rap, f"One solve on blocks of {rap.block_size:,} near points, for {request.n:,} points of a map."
+        inputs = "1 input" if request.d == 1 else f"{request.d} inputs"
+        return recombined_projections(request), (
+            f"{request.n:,} points of {inputs} are a map, where near points tell nearly everything: one approximate "
+            "solution for all of them, at the end, is enough."
+        )
     cg = conjugate_gradients(request, request.n)
     if has_neighbours(cg):
-        return cg, f"Conjugate gradients with near neighbours as their preconditioner, for {request.n:,} points."
+        return cg, f"{FASTER.format(request.n)} with the near neighbours of every point as a guide."
     rap = recombined_projections(request)
     if cg.factor_after is not None and (request.is_map or not _dearer(request, cg, rap, n_features)):
-        return cg, (
-            f"Conjugate gradients with a whole factor now and then as their preconditioner, for {request.n:,} points."
-        )
-    return rap, f"Recombined projections on blocks of {rap.block_size:,} near points, for {request.n:,} points."
+        return cg, f"{FASTER.format(request.n)} with an exact solution of an earlier step as a guide."
+    return rap, (
+        f"{request.n:,} points are too many for exact solutions: approximate ones are put together from blocks of "
+        f"{rap.block_size:,} near points."
+    )
 
 
 def _dearer(request: Request, cg: ConjugateGradients, rap: RecombinedProjections, n_features: int) -> bool:
@@ -136,7 +144,7 @@ def _as_asked(asked: str | Solver, request: Request) -> tuple[Solver, str]:
     if isinstance(given, AlternatingProjections):
         largest = min(request.n, _largest_block(request.n, request.memory_budget))
         if min(request.n, given.block_size) > largest:
-            why = f"Blocks of {largest:,} rows instead of {given.block_size:,}, whose factors would not fit."
+            why = f"Blocks of {largest:,} rows instead of {given.block_size:,}, which would not fit the memory."
             given = replace(given, block_size=largest)
         if given.grow_after is not None:
             given = replace(given, largest_block=min(largest, given.largest_block or largest))

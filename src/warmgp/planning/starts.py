@@ -71,7 +71,9 @@ def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) ->
     if not few_steps(solver) or dtype != torch.float32 or not slow:
         return math.inf, ""
     ratio = resolved_ratio(request.n, ROUNDING_SHARE)
-    return ratio, f"The signal stays below {ratio:.0f} times the noise: float32 resolves that with so many points."
+    return ratio, (
+        f"The signal is kept below {ratio:.0f} times the noise: with so many points float32 numbers tell no more apart."
+    )
 
 
 def choose_factor_last(request: Request, solver: Solver) -> tuple[bool, str]:
@@ -91,9 +93,10 @@ def choose_local_start(request: Request, solver: Solver, init: str) -> tuple[Loc
     if not own or not few_steps(solver):
         return None, ""
     how = GROUPS[request.device.type == "cuda"]
+    after = ", then in steps on all points." if final_steps(request) else "; steps on all points would take too long."
     return how, (
-        f"Hyperparameters come from the likelihood of {how.groups} groups of {how.size} near points, drawn anew in "
-        f"{how.n_steps} steps" + (", then from all points." if final_steps(request) else ": steps on all are dear.")
+        f"Length scales, signal and noise are learned from {min(request.n, SAMPLE_BEFORE_GROUPS):,} points drawn at "
+        f"random, then in {how.n_steps} steps on {how.groups} groups of {how.size} near points each{after}"
     )
 
 

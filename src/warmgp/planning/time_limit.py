@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from warmgp.planning.plan import Plan, duration
+from warmgp.planning.plan import Plan, duration, in_words
 from warmgp.planning.request import Request
 
 PLANNED_SHARE = 0.85
@@ -44,10 +44,10 @@ def within_time(request: Request, planned: Callable[[Request], Plan]) -> Plan:
         plan = _or_none(planned, replace(request, n=rows))
     if rows == request.n:
         return plan
-    longer = f"take about {duration(whole.estimated_seconds)}" if whole else "not fit the memory budget"
+    longer = f"take {in_words(whole.estimated_seconds)}" if whole else "not fit the memory budget"
     why = (
-        f"{duration(limit)} allow {rows:,} of {request.n:,} rows, drawn at random: all of them would {longer}, and "
-        "predict better."
+        f"The time limit of {duration(limit)} allows {rows:,} of {request.n:,} rows, drawn at random: all of them "
+        f"would {longer}, and predict better."
     )
     return replace(plan, rows=rows, why=(why, *plan.why))
 

@@ -34,7 +34,7 @@ class EarlyStopping:
         if self.metric not in record.metrics:
             raise ValueError(
                 f"EarlyStopping needs the held-out {self.metric}: call fit(X, y, validation=(X_val, y_val))"
-                + (' with gradient="pathwise"' if self.metric == "llh" else "")
+                + (' with gradient="pathwise" or "exact"' if self.metric == "llh" else "")
             )
         return self.has_stopped(state)
 

@@ -56,6 +56,8 @@ latter is compared for few points only: by near points of more it was chosen for
 as long and predicted no better; on none of six sets is it the best, and Matérn-5/2 comes close."""
 
 SPELLED = {"matern12": "Matérn-1/2", "matern32": "Matérn-3/2", "matern52": "Matérn-5/2", "rbf": "RBF"}
+SMOOTH = {"matern12": "rough", "matern32": "fairly smooth", "matern52": "smooth", "rbf": "very smooth"}
+"""How kernels are spelled, and what functions they are for."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,8 @@ def choose_kernel(
     """
     start = rough_start(x.shape[1], lengths, is_map)
     if len(x) < TOO_FEW:
-        return KernelChoice(KERNELS[USUAL], start, f"Kernel {SPELLED[USUAL]}: {len(x)} points are too few to tell.")
+        why = f"{len(x)} points are too few to tell how smooth the function is"
+        return KernelChoice(KERNELS[USUAL], start, f"The kernel is {SPELLED[USUAL]}, the usual one: {why}.")
     climbed, judged = _terms(x, start, is_map, generator)
     first, then = CLIMBS[is_map or len(x) <= FEW]
 
@@ -130,9 +133,23 @@ def _decided(usual: _Contender, others: list[_Contender], judged: Terms) -> Kern
     better = max(others, key=lambda one: one.mean)
     best = better if _clearly(better, usual, judged) else usual
     second = max((one for one in (usual, *others) if one is not best), key=lambda one: one.mean)
-    by, name = best.mean - second.mean, SPELLED[second.kernel.name]
-    how = f"by {by:.2g} nats a point over {name}" if by >= MARGIN else f"which {name} is not clearly better than"
-    return KernelChoice(best.kernel, best.theta, f"Kernel {SPELLED[best.kernel.name]}, {how}.")
+    by, name, taken = best.mean - second.mean, SPELLED[second.kernel.name], best.kernel.name
+    how = f"the data are likelier than with {name}, by {by:.2g} nats a point"
+    if by < MARGIN:
+        how = f"{name} comes closest, and is not clearly better"
+    return KernelChoice(best.kernel, best.theta, f"The kernel is {SPELLED[taken]} ({SMOOTH[taken]}): {how}.")
+
+
+def work_of_choice(n: int, *, is_map: bool, on_gpu: bool) -> tuple[int, int, int]:
+    """Returns what a choice for n points takes: the groups of a likelihood, the points of each, and how often that is
+    evaluated with its gradient. Climbs may end sooner."""
+    if n < TOO_FEW:
+        return 1, n, 0
+    first, then = CLIMBS[is_map or n <= FEW]
+    evaluations = first + then * (4 if n <= FEW else 3)  # the other kernels, and the usual one once more
+    if is_map and n > ALONE:
+        return min(n // 4, MOST_TERMS), NEIGHBOURS, evaluations
+    return 1, min(n, _sample_size(n, on_gpu)), evaluations
 
 
 def _clearly(best: _Contender, usual: _Contender, judged: Terms) -> bool:

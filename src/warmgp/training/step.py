@@ -63,7 +63,7 @@ def take_step(
         record,
         log_marginal_likelihood=likelihood,
         gain=float(slope @ (nu - state.nu)) / operator.n,
-        metrics=validation_metrics(problem, trend, result.solution, functions_of(draw)),
+        metrics=validation_metrics(problem, trend, result.solution, functions_of(draw), result.factor),
     )
     return replace(
         state,

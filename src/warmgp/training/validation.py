@@ -13,11 +13,19 @@ from warmgp.training.problem import Problem
 from warmgp.training.trend import posterior_trend
 from warmgp.trend import TrendSolution
 
+NO_FUNCTIONS = FeaturePrior(torch.empty(0, 0), torch.empty(0, 0), torch.empty(0, 0))
+"""Stands for the prior functions of a posterior whose variances come from a factor."""
+
 
 def validation_metrics(
-    problem: Problem, found: TrendSolution | None, solution: Tensor, functions: FeaturePrior | None
+    problem: Problem,
+    found: TrendSolution | None,
+    solution: Tensor,
+    functions: FeaturePrior | None,
+    factor: Tensor | None = None,
 ) -> dict[str, float]:
-    """Returns the RMSE of the mean on held-out points, and the mean log-likelihood where the probes are functions.
+    """Returns the RMSE of the mean on held-out points, and their mean log-likelihood where variances are to be had:
+    from probes that are functions, or from the Cholesky factor of H in float64, (n, n).
 
     ``found`` is what the step found of the trend, if there is one. Nothing is returned where nothing is held out.
     """
@@ -25,12 +33,16 @@ def validation_metrics(
         return {}
     operator, (x, y) = problem.operator, problem.held_out
     y, trend = y.double(), posterior_trend(problem, found, operator.theta, solution)
-    if functions is None:
+    if functions is None and factor is None:
         near = within_reach(x, operator.x, operator.theta, operator.kernel)
         error = y - operator.cross_matmul(near, solution[:, :1])[:, 0].double()
         error -= 0.0 if trend is None else trend.mean(x)
         return {"rmse": float(error.square().mean().sqrt())}
-    posterior = Posterior(operator.x, operator.kernel, operator.theta, solution, functions, trend=trend)
+    exact = functions is None
+    posterior = Posterior(
+        operator.x, operator.kernel, operator.theta, solution, functions or NO_FUNCTIONS, exact=exact,
+        factor=factor if exact else None, trend=trend,
+    )  # fmt: skip
     mean, latent = posterior.mean_and_variance(x)
     error, variance = y - mean.double(), latent.double() + posterior.noise_variance
     likelihood = -0.5 * (error.square() / variance + torch.log(2 * math.pi * variance))
