@@ -78,7 +78,7 @@ def test_a_grid_gives_a_dataset() -> None:
 
     X, y = data(40)
     model = GPRegressor(**FAST).fit(pd.DataFrame(X, columns=["a", "b"]), y)
-    cells = grid(a=np.linspace(-1, 1, 3), b=np.linspace(-1, 1, 2))
+    cells = grid(a=(-1, 1, 1), b=(-1, 1, 2))
     rows = pd.DataFrame([(a, b) for a in cells["a"].values for b in cells["b"].values], columns=["a", "b"])
     found, named = model.predict_interval(cells, 0.9), model.predict_quantiles(cells, [0.05, 0.5])
     lower = found["lower"].transpose("a", "b").values.ravel()
