@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from warmgp.data.arrays import check_finite
-from warmgp.data.scaling import Standardizer, check_varies
+from warmgp.data.input_map import InputMap
+from warmgp.data.scaling import Standardizer, check_varies, warn_of_units
 
 
 @pytest.fixture
@@ -155,3 +156,19 @@ def test_the_first_cell_that_is_no_number_is_named() -> None:
         check_finite("X", values)
     with pytest.raises(ValueError, match=r"^z contains infinity in row 1, column 'b', "):
         check_finite("z", values, ["a", "b"])
+
+
+def test_columns_with_names_are_named() -> None:
+    """By what a user calls them, in an error and in both warnings; by their numbers where they have no names."""
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    names = InputMap.of(None, ["lat", "height"])
+    huge, narrow, wide = X.copy(), X.copy(), X * [1.0, 1e3]
+    huge[:, 1] *= 1e200
+    narrow[:, 1] = 1e9 + 1e-6 * narrow[:, 1]
+    for columns, told in ((names, "'height'"), (None, "1")):
+        with pytest.raises(ValueError, match=f"column {told} of X has values too large to standardise"):
+            Standardizer.fit(huge, y, columns=columns)
+        with pytest.warns(UserWarning, match=f"column {told} of X varies by"):
+            Standardizer.fit(narrow, y, columns=columns)
+        with pytest.warns(UserWarning, match=f"column {told} of X has standard deviation"):
+            warn_of_units(wide, y / 30, columns)

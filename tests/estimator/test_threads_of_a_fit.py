@@ -204,6 +204,21 @@ def test_a_long_fit_is_announced(
     assert (f"training, {said}:" in bar) if said else ("training:" in bar)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "verbose", "told"), [(960.0, False, True), (960.0, True, False), (59.0, False, False)]
+)
+def test_a_long_fit_without_a_bar_says_it_unasked(
+    seconds: float, verbose: bool, told: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a warning in the log, which Python prints by itself; before the first step."""
+    takes(monkeypatch, seconds)
+    before: list[bool] = []
+    look = lambda record, state: before.append("this fit takes about 16 min" in caplog.text)  # noqa: E731
+    with caplog.at_level(logging.WARNING, "warmgp.estimator"):
+        GPRegressor(**FAST, device="cpu", verbose=verbose, callbacks=[look]).fit(*data())
+    assert set(before) == {told} and len(before) > 0
+
+
 def test_the_bar_of_a_start_says_it_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     takes(monkeypatch, 7200.0)
     GPRegressor(**{**FAST, "n_steps": 1}, init="sample", verbose=True).fit(*data())

@@ -69,16 +69,17 @@ def test_fewer_steps_will_do_where_no_more_were_taken(tmp_path: Path) -> None:
 def test_a_number_after_auto_goes_on_where_it_would_have_started_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Few points start at ones either way: a training that has settled takes all steps that are asked for."""
+    """With a learning rate given training starts at ones either way; settled or not, it takes all steps asked for."""
     X, y = data()
+    settings = {**FAST, "learning_rate": 0.1}
     monkeypatch.setattr("warmgp.training.settling.LEAST_GAIN", 0.02)  # soon
-    auto = GPRegressor(solver="cholesky", checkpoint=tmp_path / "c", **FAST).fit(X, y)
+    auto = GPRegressor(solver="cholesky", checkpoint=tmp_path / "c", **settings).fit(X, y)
     assert auto.stop_reason_ == "settled"
-    more = GPRegressor(solver="cholesky", n_steps=auto.n_steps_ + 5, checkpoint=tmp_path / "c", **FAST).fit(X, y)
+    more = GPRegressor(solver="cholesky", n_steps=auto.n_steps_ + 5, checkpoint=tmp_path / "c", **settings).fit(X, y)
     assert more.n_steps_ == auto.n_steps_ + 5 and more.stop_reason_ == "steps"
-    assert same(more, GPRegressor(solver="cholesky", n_steps=more.n_steps_, **FAST).fit(X, y))
+    assert same(more, GPRegressor(solver="cholesky", n_steps=more.n_steps_, **settings).fit(X, y))
     with pytest.raises(FileError, match=r"this fit has n_steps='auto'; a number of steps cannot become n_steps='auto'"):
-        GPRegressor(solver="cholesky", checkpoint=tmp_path / "c", **FAST).fit(X, y)
+        GPRegressor(solver="cholesky", checkpoint=tmp_path / "c", **settings).fit(X, y)
 
 
 def test_a_number_after_auto_is_refused_where_it_would_have_started_elsewhere(

@@ -278,7 +278,7 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
             plan, chosen = with_kernel(plan, settings, data, lengths=lengths, limits=limits, seed=seed)
         data = data.drawn(plan.rows, seed)
         stack.enter_context(limited_threads(plan.threads))
-        announce(plan, len(data.x), state.step if state else 0)
+        announce(plan, len(data.x), state.step if state else 0, shown=self.verbose)
         until = None if self.time_limit is None else began + self.time_limit
         kernel, options = kernel_of(plan, settings), replace(self._options(plan, until), tied=tied)
         if self.anisotropy is not None:

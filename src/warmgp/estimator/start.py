@@ -33,11 +33,19 @@ LONG = 60.0
 """Seconds from which on it is said beforehand how long a training should take."""
 
 
-def announce(plan: Plan, n: int, done: int = 0) -> None:
-    """Logs how long a training of n points should take, of which so many steps are done, where that is long."""
+def announce(plan: Plan, n: int, done: int = 0, *, shown: bool = False) -> None:
+    """Logs how long a training of n points should take, of which so many steps are done, where that is long.
+
+    Unless a bar shows it, one line is a warning, which Python prints where nobody has asked for logs.
+    """
     if expected := expected_time(plan, done):
         told = " ".join(str(plan).splitlines())
         logger.info("training %s points on %s takes %s: %s", f"{n:,}", plan.device, expected, told)
+        if not shown:
+            logger.warning(
+                "this fit takes %s: model.plan(X) says why, verbose=True shows a bar, time_limit= makes it shorter",
+                expected,
+            )
 
 
 def expected_time(plan: Plan, done: int = 0) -> str:

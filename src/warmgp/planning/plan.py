@@ -139,10 +139,10 @@ class Plan:
         """Returns how many steps are taken, and from where."""
         start = {
             "ones": "hyperparameters of 1",
+            "given": "given hyperparameters",
             "sample": f"a sample of {self.sample_size:,} points" + (" and groups of near ones" if self.local else ""),
             "near": "the likelihood of points given near ones",
             "subset": f"neighbourhoods of {self.neighbourhood_size:,} points",
-            "given": "given hyperparameters",
         }[self.init]
         if not self.n_steps:
             return f"hyperparameters from {start}" if self.init != "given" else start
