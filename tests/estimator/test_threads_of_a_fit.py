@@ -183,6 +183,7 @@ def test_a_fork_of_a_process_with_several_threads_does_not_wait_for_ever() -> No
 def takes(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Lets plans expect so many seconds."""
     monkeypatch.setattr(planner, "training_seconds", lambda *_: seconds)
+    monkeypatch.setattr(planner, "choice_seconds", lambda *_, **__: 0.0)
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(960.0, "about 16 min"), (61.0, "about 61 s"), (59.0, "")])

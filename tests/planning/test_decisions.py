@@ -233,7 +233,7 @@ def test_reasons_come_in_the_order_of_the_decisions() -> None:
     plan = plan_for(request(10**6, solver=AlternatingProjections(1000), fine=FINE, memory=3, n_probes=8))
     blocks, precision = plan.why
     assert blocks.startswith("Blocks of 128 rows instead of 1,000") and precision == "In float64: column 0 has groups."
-    assert f"{blocks}\n{precision}" in str(plan)
+    assert f"- {blocks}\n- {precision}" in str(plan)
 
 
 @pytest.mark.parametrize(

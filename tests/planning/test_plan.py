@@ -17,7 +17,7 @@ from warmgp.planning.plan import in_words, memory_in_words
 from warmgp.planning.planner import make_plan, plan_read_on
 from warmgp.schema import SchemaError
 from warmgp.training import near_likelihood
-from warmgp.training.kernel_choice import choose_kernel, work_of_choice
+from warmgp.training.kernel_choice import CLIMBS, choose_kernel, work_of_choice
 
 GIB = 2**30
 
@@ -73,12 +73,12 @@ def test_time_memory_and_error_bars_come_first_and_the_solver_last() -> None:
     made = dataclasses.replace(plan(), estimated_seconds=90.0, estimated_bytes=3 * GIB)
     assert str(made) == (
         "Iterative training, about 1.5 minutes, 3.0 GiB, error bars from 64 samples.\n"
-        "How smooth the function is (the kernel) is learned from the data first; until then the plan is for "
+        "- How smooth the function is (the kernel) is learned from the data first; until then the plan is for "
         "Matérn-3/2.\n"
-        "20,000 points are too many for exact solutions: approximate ones are put together from blocks of 960 near "
+        "- 20,000 points are too many for exact solutions: approximate ones are put together from blocks of 960 near "
         "points.\n"
-        "Length scales, signal and noise are learned from 1,000 points drawn at random, then in 60 steps on 128 groups "
-        "of 256 near points each; steps on all points would take too long.\n"
+        "- Length scales, signal and noise are learned from 1,000 points drawn at random, then in 60 steps on 128 "
+        "groups of 256 near points each; steps on all points would take too long.\n"
         "Details: hyperparameters from a sample of 1,000 points and groups of near ones; pathwise gradient; solver rap "
         "to tolerance 0.01, at most 6 epochs; dense operator in float32 (float64 if that is not enough) on cpu."
     )
@@ -149,12 +149,13 @@ def test_the_choice_of_a_kernel_is_part_of_the_estimate(n: int, d: int, monkeypa
 
 def test_what_a_choice_evaluates() -> None:
     """A sample as one group, with a climb for each kernel and one more; terms of 20 neighbours on a map."""
+    (short, next_short), (long, next_long) = CLIMBS[True], CLIMBS[False]
     assert work_of_choice(39, is_map=False, on_gpu=False) == (1, 39, 0)
-    assert work_of_choice(300, is_map=True, on_gpu=False) == (1, 300, 16 + 4 * 8)
-    assert work_of_choice(2_400, is_map=False, on_gpu=False) == (1, 600, 16 + 4 * 8)
-    assert work_of_choice(10**6, is_map=False, on_gpu=False) == (1, 800, 40 + 3 * 20)
-    assert work_of_choice(10**6, is_map=False, on_gpu=True) == (1, 5_000, 40 + 3 * 20)
-    assert work_of_choice(10**6, is_map=True, on_gpu=False) == (1_200, 20, 16 + 3 * 8)
+    assert work_of_choice(300, is_map=True, on_gpu=False) == (1, 300, short + 4 * next_short)
+    assert work_of_choice(1_200, is_map=False, on_gpu=False) == (1, 600, short + 4 * next_short)
+    assert work_of_choice(10**6, is_map=False, on_gpu=False) == (1, 800, long + 3 * next_long)
+    assert work_of_choice(10**6, is_map=False, on_gpu=True) == (1, 5_000, long + 3 * next_long)
+    assert work_of_choice(10**6, is_map=True, on_gpu=False) == (1_200, 20, short + 3 * next_short)
 
 
 def test_what_a_choice_evaluates_is_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ class Plan:
     estimated_bytes: int = 0
 
     def __str__(self) -> str:
-        return "\n".join((self.headline, *self.why, self.details))
+        return "\n".join((self.headline, *(f"- {reason}" for reason in self.why), self.details))
 
     @property
     def headline(self) -> str:
