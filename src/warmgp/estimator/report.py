@@ -109,6 +109,9 @@ def start_of(plan: Plan, n: int) -> str:
     """Says how a training of n points started by this plan; "" unless that was on part of the data."""
     if plan.init == "sample":
         return f"on a sample of {plan.sample_size:,} points" + (" and groups of near ones" if plan.local else "")
+    if plan.climb is not None:
+        of = "of all points" if plan.climb.points >= n else f"of {plan.climb.points:,} points"
+        return f"by climbs of the likelihood {of}"
     if plan.near is not None:
         return f"by points given near ones, {min(n, plan.near.terms):,} of them,"
     if plan.init == "subset":

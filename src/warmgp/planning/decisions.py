@@ -24,7 +24,7 @@ from warmgp.planning.solver_choice import (
     max_epochs,
     starts_on_sample,
 )
-from warmgp.planning.starts import SAMPLE_BEFORE_GROUPS, final_steps
+from warmgp.planning.starts import SAMPLE_BEFORE_GROUPS, can_climb, climbs_all, final_steps
 from warmgp.solvers import Cholesky, Solver, StoppingRule
 from warmgp.training.local_start import LocalStart
 from warmgp.training.near_likelihood import NearStart
@@ -46,6 +46,10 @@ NEAR = {
 costs (2 + d)/2N nats a point where points are as dense as the data, and more in gaps, for which the place along the
 ridge s²/ℓ matters: the satellite map on an H200 had RMSE 1.44 below the clouds with 60,000 terms of 30 neighbours in 8
 evaluations, 1.405 in 40, and 1.396 with all 105,569 terms of 40 neighbours, in 7 s."""
+
+AFTER_CLIMB = 0.001
+"""The size of a step after a climb of all points, which has left nothing to find: Adam's first steps are of this size
+whatever the slope."""
 
 NEIGHBOURHOOD, NEIGHBOURHOOD_ON_GPU = 1_000, 10_000
 """Points of a neighbourhood that training starts on: on a CPU, and on a GPU, where they are the paper's."""
@@ -75,7 +79,7 @@ def choose_gradient(request: Request, solver: Solver, n_features: int) -> tuple[
 
 
 def choose_start(request: Request, solver: Solver, gradient: GradientEstimator) -> tuple[str, str]:
-    """Decides where training starts: at ones, by near points of a map, on a random sample, or for large data on
+    """Decides where training starts: by climbs of the likelihood, at ones where steps are named, by near points of a map, on a random sample, or for large data on
     neighbourhoods.
 
     A sample is for those who leave the number of steps open: after it few are needed. Who names their number, or
@@ -92,7 +96,9 @@ def choose_start(request: Request, solver: Solver, gradient: GradientEstimator) 
     sampled = iterative and request.n >= SAMPLE_FROM and is_auto(request.settings.n_steps)
     if request.n >= LARGE and not (sampled and starts_on_sample(solver)):
         return "subset", ""
-    return ("sample" if sampled else "ones"), ""
+    if sampled:
+        return "sample", ""
+    return ("climb" if can_climb(request) else "ones"), ""
 
 
 def choose_near_start(request: Request, init: str) -> tuple[NearStart | None, str]:
@@ -138,7 +144,7 @@ def choose_rule(request: Request, solver: Solver) -> tuple[StoppingRule, str]:
 
 def choose_steps(request: Request, solver: Solver, init: str, local: LocalStart | None) -> tuple[int, str]:
     """Decides the most Adam steps that are taken: few for large data, after a start on a sample, and where time is
-    short; after groups of near points none where they are dear, and none after the likelihood of a map."""
+    short, or nothing is left to find after climbs of all points; after groups of near points none where they are dear, and none after the likelihood of a map."""
     given = request.settings.n_steps
     if not isinstance(given, str):
         return int(given), ""
@@ -146,7 +152,8 @@ def choose_steps(request: Request, solver: Solver, init: str, local: LocalStart 
         return 0, ""
     if local is not None:
         return final_steps(request), ""
-    few = solver.name != "cholesky" and (request.n >= LARGE or init == "sample")
+    climbed = init == "climb" and climbs_all(request)
+    few = climbed or (solver.name != "cholesky" and (request.n >= LARGE or init == "sample"))
     return (AFTER_SAMPLE if few or request.settings.time_limit is not None else 200), ""
 
 
@@ -156,6 +163,8 @@ def choose_learning_rate(request: Request, init: str) -> tuple[float, str]:
     given = request.settings.learning_rate
     if not isinstance(given, str):
         return float(given), ""
+    if init == "climb" and climbs_all(request):
+        return AFTER_CLIMB, ""
     return (0.03 if request.n >= LARGE and init != "sample" else 0.1), ""
 
 

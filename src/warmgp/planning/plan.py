@@ -9,10 +9,11 @@ import torch
 
 from warmgp.gradient import GradientEstimator
 from warmgp.solvers import Solver, StoppingRule
+from warmgp.training.exact_climb import ExactClimb
 from warmgp.training.local_start import LocalStart
 from warmgp.training.near_likelihood import NearStart
 
-INITS = ("ones", "sample", "near", "subset", "given")
+INITS = ("ones", "climb", "sample", "near", "subset", "given")
 """The ways in which a planned training may start."""
 
 
@@ -35,7 +36,7 @@ class Plan:
     n_steps, learning_rate : int, float
         The most Adam steps that are taken, and their size.
     init : str
-        Where training starts: "ones", "sample", "near", "subset" or "given".
+        Where training starts: "ones", "climb", "sample", "near", "subset" or "given".
     neighbourhood_size : int
         The points of each neighbourhood that training starts on, where ``init`` is "subset".
     n_features : int
@@ -60,6 +61,8 @@ class Plan:
         How groups of near points correct what the sample found, at the density of all points.
     near : NearStart or None
         How the near-neighbour likelihood of a map is climbed, where ``init`` is "near".
+    climb : ExactClimb or None
+        How the likelihood itself is climbed, where ``init`` is "climb".
     kernel : str
         The kernel that was chosen by the data; "" where it was given, or is still to be chosen.
     first_epochs, last_epochs : float or None
@@ -98,6 +101,7 @@ class Plan:
     start_solver: Solver | None = None
     local: LocalStart | None = None
     near: NearStart | None = None
+    climb: ExactClimb | None = None
     kernel: str = ""
     first_epochs: float | None = None
     last_epochs: float | None = None
@@ -114,6 +118,8 @@ class Plan:
         dtype = str(self.dtype).removeprefix("torch.") + (" (float64 if that is not enough)" if self.promote else "")
         start = f"a sample of {self.sample_size:,} points" if self.init == "sample" else f"{self.init} hyperparameters"
         steps = f"{'At most ' if self.settle else ''}{self.n_steps} Adam steps of {self.learning_rate:g} from {start}"
+        if self.climb is not None:
+            steps = f"Hyperparameters from climbs of the likelihood, then at most {self.n_steps} Adam steps of {self.learning_rate:g}"
         if self.local is not None and not self.n_steps:
             steps = f"Hyperparameters from {start} and groups of near ones"
         if self.near is not None:

@@ -1,0 +1,167 @@
+"""A start by the likelihood itself, for few points: short climbs from several places, the best of them to its end.
+
+At length scales of 1 points with many inputs are so far apart that K is nearly the identity, and the likelihood is flat:
+a training that begins there ends there. Length scales that grow with √d keep points in touch with each other at any
+number of inputs, because distances of standardised points grow so. And a likelihood may have several tops, of which one
+takes for noise what another explains: climbs begin at little and at much noise, and the highest one goes on.
+
+Its end need not be the top. Where length scales are many beside the points, inputs that do not matter come to explain
+the noise one by one, and error bars end far too small. So points are left out in turn, and a climb goes no further than
+where those that were left out are predicted best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.training.limits import ANYWHERE, Limits
+from warmgp.training.near_likelihood import Climbed, Terms, climb
+from warmgp.training.state import Callback, StepRecord, TrainingState
+
+PLACES = ((0.3, 0.5), (0.05, 1.0), (0.7, 2.0), (0.1, 0.0))
+"""Where climbs begin: the noise, and the length scales in units of √d, but at least 1."""
+
+LEAST_GAIN = 1e-5
+"""The log-likelihood per point that an iteration of the last climb has to add: a fifth of what a step of training has
+to (:mod:`warmgp.training.settling`)."""
+
+FEW_A_LENGTH = 25
+"""Points for a length scale below which points are left out to see how far a climb may go."""
+
+FOLDS, STOPS, MARGIN = 3, (8, 12, 18, 27, 40, 60, 90), 0.02
+"""The parts that are left out in turn; the evaluations after which they are predicted; and the nats a point by which
+they have to be better than at the end for a climb to stop there."""
+
+
+@dataclass(frozen=True)
+class ExactClimb:
+    """Says how hyperparameters are found by the likelihood of all points, or of a random sample of them.
+
+    Attributes
+    ----------
+    points : int
+        The points whose likelihood is climbed.
+    short, evaluations : int
+        About how often it is evaluated in each of the short climbs, and in the one that goes on.
+    """
+
+    points: int = 1_000
+    short: int = 12
+    evaluations: int = 150
+
+    @property
+    def most(self) -> int:
+        """About how many evaluations on all points there are, at most."""
+        return (len(PLACES) + 1) * self.short + self.evaluations
+
+
+def climbed_start(
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    how: ExactClimb,
+    lengths: int,
+    limits: Limits = ANYWHERE,
+    *,
+    chosen: Hyperparameters | None = None,
+    generator: torch.Generator,
+    callbacks: Sequence[Callback] = (),
+) -> Hyperparameters:
+    """Returns the likeliest hyperparameters of x, (n, d), and y, (n,), in standardised units, that climbs have found.
+
+    Parameters
+    ----------
+    lengths : int
+        The number of length scales: d, or 1.
+    chosen : Hyperparameters, optional
+        One more place to begin at: where the choice of the kernel ended.
+    generator : torch.Generator
+        Draws the sample, where not all points are climbed, and what is left out.
+    limits, callbacks
+        See :func:`warmgp.training.near_likelihood.climb`.
+    """
+    n = len(x)
+    rows = (torch.arange(n) if how.points >= n else torch.randperm(n, generator=generator)[: how.points]).to(x.device)
+    ascent = _Ascent(x, y, kernel, limits, how, tuple(callbacks))
+    free = len(set(limits.tied)) if len(limits.tied) == lengths else lengths
+    careful = len(rows) < FEW_A_LENGTH * free
+    places = [*starting_places(x.shape[1], lengths), *([] if chosen is None or careful else [chosen])]
+    ends = [(ascent.climbed(rows, theta, how.short), theta) for theta in places]
+    best, place = max(ends, key=lambda one: one[0].value)
+    if careful:
+        stop = ascent.stop(rows, place, generator)
+        if stop is not None:
+            return ascent.climbed(rows, place, stop).theta
+    return max(best, ascent.climbed(rows, best.theta, how.evaluations, LEAST_GAIN), key=lambda one: one.value).theta
+
+
+def starting_places(d: int, lengths: int) -> list[Hyperparameters]:
+    """Returns where climbs begin with d inputs, all of them different."""
+    vectors = {(noise, 1.0, *[max(1.0, times * d**0.5)] * lengths) for noise, times in PLACES}
+    return [Hyperparameters.from_vector(torch.tensor(one, dtype=torch.float64)) for one in sorted(vectors)]
+
+
+@dataclass(frozen=True)
+class _Ascent:
+    """Holds what is climbed, and how."""
+
+    x: Tensor
+    y: Tensor
+    kernel: Kernel
+    limits: Limits
+    how: ExactClimb
+    callbacks: tuple[Callback, ...]
+
+    def climbed(
+        self,
+        rows: Tensor,
+        theta: Hyperparameters,
+        evaluations: int,
+        least_gain: float | None = None,
+        watch: Sequence[Callback] = (),
+    ) -> Climbed:
+        """Climbs the likelihood of some rows from θ."""
+        return climb(
+            self.x, self.y, Terms(rows[None], len(rows)), self.kernel, theta, self.limits, evaluations=evaluations,
+            callbacks=(*self.callbacks, *watch), least_gain=least_gain,
+        )  # fmt: skip
+
+    def stop(self, rows: Tensor, place: Hyperparameters, generator: torch.Generator) -> int | None:
+        """Returns after how many evaluations from a place the rows that were left out are predicted best, if that is
+        clearly better than at the end; None otherwise."""
+        parts = rows[torch.randperm(len(rows), generator=generator).to(rows.device)].tensor_split(FOLDS)
+        found = torch.zeros(len(STOPS) + 1, dtype=torch.float64)
+        for part in parts:
+            others = torch.cat([other for other in parts if other is not part])
+            seen = _Seen()
+            self.climbed(others, place, self.how.evaluations, LEAST_GAIN, watch=[seen])
+            left_out = Terms(torch.cat([others, part])[None], len(part))
+            for number, theta in enumerate(seen.at(STOPS, place)):
+                density = left_out.densities(self.x, self.y, self.kernel, theta)
+                found[number] += float(density[0]) * len(part) / len(rows)
+        best = int(found[:-1].argmax())
+        return STOPS[best] if float(found[best] - found[-1]) > MARGIN else None
+
+
+class _Seen:
+    """Keeps the best θ that a climb has seen after each evaluation: a callback."""
+
+    def __init__(self) -> None:
+        self._best: list[tuple[float, Hyperparameters]] = []
+
+    def __call__(self, record: StepRecord, state: TrainingState) -> None:
+        assert record.log_marginal_likelihood is not None
+        here = record.log_marginal_likelihood, state.theta
+        self._best.append(max(here, self._best[-1], key=lambda one: one[0]) if self._best else here)
+
+    def at(self, stops: Sequence[int], place: Hyperparameters) -> list[Hyperparameters]:
+        """Returns the best θ after so many evaluations each, and at the end; the place itself where there was none."""
+        if not self._best:
+            return [place] * (len(stops) + 1)
+        return [self._best[min(stop, len(self._best)) - 1][1] for stop in (*stops, len(self._best))]
