@@ -17,6 +17,7 @@ from warmgp.data.float32_resolution import too_fine
 from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import Standardizer, check_varies, warn_of_units
 from warmgp.estimator.parameters import check_flat, check_start
+from warmgp.estimator.remarks import remark_outliers
 from warmgp.estimator.trend import OrdinaryTrend, check_inputs_of, detrended
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
@@ -116,6 +117,7 @@ def training_data(
     check_varies(targets)
     if not model.standardize and not isinstance(model.init, Hyperparameters):
         warn_of_units(inputs, targets, columns)
+    remark_outliers(inputs, targets, columns.names)
     if model.standardize:
         scaler = Standardizer.fit(inputs, targets, rest, columns)
     else:

@@ -119,7 +119,8 @@ class Plan:
         start = f"a sample of {self.sample_size:,} points" if self.init == "sample" else f"{self.init} hyperparameters"
         steps = f"{'At most ' if self.settle else ''}{self.n_steps} Adam steps of {self.learning_rate:g} from {start}"
         if self.climb is not None:
-            steps = f"Hyperparameters from climbs of the likelihood, then at most {self.n_steps} Adam steps of {self.learning_rate:g}"
+            after = f", then at most {self.n_steps} Adam steps of {self.learning_rate:g}" if self.n_steps else ""
+            steps = f"Hyperparameters from climbs of the likelihood of {self.climb.points:,} points{after}"
         if self.local is not None and not self.n_steps:
             steps = f"Hyperparameters from {start} and groups of near ones"
         if self.near is not None:

@@ -1,7 +1,7 @@
 """A start by the likelihood itself, for few points: short climbs from several places, the best of them to its end.
 
-At length scales of 1 points with many inputs are so far apart that K is nearly the identity, and the likelihood is flat:
-a training that begins there ends there. Length scales that grow with √d keep points in touch with each other at any
+At length scales of 1 points with many inputs are so far apart that K is nearly the identity, and the likelihood is
+flat: a training that begins there ends there. Length scales that grow with √d keep points in touch with each other at any
 number of inputs, because distances of standardised points grow so. And a likelihood may have several tops, of which one
 takes for noise what another explains: climbs begin at little and at much noise, and the highest one goes on.
 
