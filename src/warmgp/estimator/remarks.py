@@ -27,7 +27,7 @@ from warmgp.training.settling import LEAST_GAIN, rising
 if TYPE_CHECKING:
     from warmgp.estimator.prepare import TrainingData
 
-NATS, LEAST_R2 = 3.0, 0.02
+NATS, LEAST_R2 = 4.0, 0.2
 """A model explains nothing that is at most so many nats likelier in all than a constant with noise, and predicts a
 point from all others with an R² below this."""
 
@@ -50,8 +50,8 @@ def remark_outliers(X: FloatArray, y: FloatArray, names: Sequence[str | int]) ->
     if (found := outliers(y)) is not None:
         warn_user(
             f"y has {_values(found)}: its standard deviation is {found.times:.2g} times that of the others, beside "
-            "which they look alike, so predictions will hardly tell ordinary rows apart. Correct or leave out what is a "
-            "mistake; fit the logarithm of y where such values are real"
+            "which they look alike, so predictions will hardly tell ordinary rows apart. Correct or leave out what is "
+            "a mistake; fit the logarithm of y where such values are real"
         )
     for name, found in outliers_of(X, names):
         warn_user(
@@ -155,10 +155,15 @@ def _misfit(model: Any, plan: Plan, data: TrainingData, result: TrainingResult) 
     gain = quick_gain(x, y, result.posterior.kernel, result.theta, torch.Generator().manual_seed(0))
     if gain < FAR_WORSE:
         return ""
+    remedy = "Other data have others: train on from them, with n_steps above 0, or anew"
+    if model.init.units is None:
+        remedy = (
+            "They are in standardised units, of data with another spread, say: pass model.hyperparameters_ as they "
+            "are, which know their units, or train anew"
+        )
     return (
         f"the hyperparameters that init gives do not fit these data: a quick search finds some under which a point is "
-        f"{gain:.2g} nats likelier, so predictions and error bars may be far off. They are in standardised units, of "
-        "data with another spread, say: pass model.hyperparameters_ as they are, which know their units, or train anew "
+        f"{gain:.2g} nats likelier, so predictions and error bars may be far off. {remedy} "
         '(init="auto", n_steps="auto")'
     )
 

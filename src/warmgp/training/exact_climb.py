@@ -1,8 +1,8 @@
 """A start by the likelihood itself, for few points: short climbs from several places, the best of them to its end.
 
 At length scales of 1 points with many inputs are so far apart that K is nearly the identity, and the likelihood is
-flat: a training that begins there ends there. Length scales that grow with √d keep points in touch with each other at any
-number of inputs, because distances of standardised points grow so. And a likelihood may have several tops, of which one
+flat: a training that begins there ends there. Length scales that grow with √d keep points in touch with each other at
+any number of inputs, because distances of standardised points grow so. And a likelihood may have several tops, of which one
 takes for noise what another explains: climbs begin at little and at much noise, and the highest one goes on.
 
 Its end need not be the top. Where length scales are many beside the points, inputs that do not matter come to explain
@@ -24,12 +24,12 @@ from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.near_likelihood import Climbed, Terms, climb
 from warmgp.training.state import Callback, StepRecord, TrainingState
 
-PLACES = ((0.3, 0.5), (0.05, 1.0), (0.7, 2.0), (0.1, 0.0))
-"""Where climbs begin: the noise, and the length scales in units of √d, but at least 1."""
+PLACES = ((0.3, 0.5, 1.0), (0.05, 1.0, 1.0), (0.7, 2.0, 1.0), (0.1, 0.25, 0.0))
+"""Where climbs begin: the noise, the length scales in units of √d, and the least that they are."""
 
-LEAST_GAIN = 1e-5
-"""The log-likelihood per point that an iteration of the last climb has to add: a fifth of what a step of training has
-to (:mod:`warmgp.training.settling`)."""
+LEAST_GAIN = 2e-6
+"""The log-likelihood per point that an iteration of the last climb has to add: far less than a step of training has to
+(:mod:`warmgp.training.settling`)."""
 
 FEW_A_LENGTH = 25
 """Points for a length scale below which points are left out to see how far a climb may go."""
@@ -103,7 +103,7 @@ def climbed_start(
 
 def starting_places(d: int, lengths: int) -> list[Hyperparameters]:
     """Returns where climbs begin with d inputs, all of them different."""
-    vectors = {(noise, 1.0, *[max(1.0, times * d**0.5)] * lengths) for noise, times in PLACES}
+    vectors = {(noise, 1.0, *[max(least, times * d**0.5)] * lengths) for noise, times, least in PLACES}
     return [Hyperparameters.from_vector(torch.tensor(one, dtype=torch.float64)) for one in sorted(vectors)]
 
 
