@@ -2,8 +2,8 @@
 
 At length scales of 1 points with many inputs are so far apart that K is nearly the identity, and the likelihood is
 flat: a training that begins there ends there. Length scales that grow with √d keep points in touch with each other at
-any number of inputs, because distances of standardised points grow so. And a likelihood may have several tops, of which one
-takes for noise what another explains: climbs begin at little and at much noise, and the highest one goes on.
+any number of inputs, because distances of standardised points grow so. And a likelihood may have several tops, of which
+one takes for noise what another explains: climbs begin at little and at much noise, and the highest one goes on.
 
 Its end need not be the top. Where length scales are many beside the points, inputs that do not matter come to explain
 the noise one by one, and error bars end far too small. So points are left out in turn, and a climb goes no further than
