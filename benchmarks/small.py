@@ -4,8 +4,9 @@
 
 For each set, number of rows and seed, rows are drawn from the training part, and 1,000 held-out rows are predicted:
 mean log-density and R², in standard deviations of all training targets, so that fits compare. scikit-learn has a
-constant times Matérn-3/2 with a length scale for each input, white noise, a normalised target and three restarts. ``--many``
-fits two inputs that matter among many, and a category of 150 levels, instead. Rows that the file has already are kept.
+constant times Matérn-3/2 with a length scale for each input, white noise, a normalised target and three restarts.
+``--many`` fits two inputs that matter among many, and a category of 150 levels, instead. Rows that the file has already
+are kept.
 """
 
 from __future__ import annotations
@@ -110,11 +111,7 @@ def main() -> None:
     parser.add_argument("--many", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    found = (
-        json.loads(options.out.read_text())
-        if options.out.exists()
-        else {"machine": machine("cpu"), "rows": []}
-    )
+    found = json.loads(options.out.read_text()) if options.out.exists() else {"machine": machine("cpu"), "rows": []}
     done = {(row["set"], row["n"], row["seed"], row["how"]) for row in found["rows"]}
     wanted = [
         (s, n, k, h) for n in options.sizes for s in options.sets for k in range(options.seeds) for h in options.how

@@ -30,7 +30,6 @@ from numpy.typing import ArrayLike, NDArray
 from warmgp.checks import warn_user
 from warmgp.data.arrays import check_finite
 from warmgp.data.input_map import InputMap
-from warmgp.hyperparameters import Units
 
 __all__ = ["Standardizer", "check_varies", "warn_of_units"]
 
@@ -196,12 +195,6 @@ class Standardizer:
         columns = InputMap.plain(X.shape[1]) if columns is None else columns
         x = columns.inputs(X)
         return cls(x[0] + (x - x[0]).mean(0), np.ones(x.shape[1]), 0.0, 1.0, columns)
-
-    @property
-    def units(self) -> Units | None:
-        """What a standardised unit is of the target and of each input; None where inputs are turned, so that none is
-        of one input alone."""
-        return None if self.angle else Units(self.y_scale, tuple(self.x_scale.tolist()))
 
     def turned(self, angle: float) -> Standardizer:
         """Returns the same maps with the two inputs turned by an angle in degrees, in the place of any before."""

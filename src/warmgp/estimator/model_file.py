@@ -16,6 +16,7 @@ from warmgp.control import Targets
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.report import Report
+from warmgp.estimator.units import known
 from warmgp.files import columns_json, plan_json
 from warmgp.files.format import FileError, fingerprint, read, to_json, write
 from warmgp.gradient import GradientEstimator
@@ -305,7 +306,7 @@ def _restore(
         there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"],
         trend=trend, targets=targets,
     )  # fmt: skip
-    model.hyperparameters_ = theta if (units := model.scaler_.units) is None else theta.known_in(units)
+    model.hyperparameters_ = known(theta, model.scaler_)
     model.history_ = list(plan_json.history_from_json(content["history"]))
     model.n_steps_ = len(model.history_)
     model.converged_ = content["converged"]

@@ -22,10 +22,11 @@ from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.predicting import Predicting
 from warmgp.estimator.prepare import TrainingData, plan_and_warn, plan_on, training_data
-from warmgp.estimator.remarks import given_start, judged
+from warmgp.estimator.remarks import judged
 from warmgp.estimator.report import report_of
 from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
 from warmgp.estimator.start import announce, begin, options_of, training_bar
+from warmgp.estimator.units import given_start, known
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.exact import log_marginal_likelihood
@@ -310,7 +311,7 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         self.report_ = report_of(plan, result)
         self.scaler_ = data.scaler
         self.posterior_ = posterior
-        self.hyperparameters_ = result.theta if (units := data.scaler.units) is None else result.theta.known_in(units)
+        self.hyperparameters_ = known(result.theta, data.scaler)
         self.history_ = list(result.history)
         self.n_steps_ = len(self.history_)
         self.converged_ = final.converged and result.accuracy.suffices
@@ -320,7 +321,7 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
             y = torch.as_tensor(data.y).to(device=plan.device, dtype=plan.dtype)
             value = log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor)
             self.log_marginal_likelihood_value_ = value
-        self.stop_reason_, remarks = judged(self, plan, data, result)
+        self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
         self.report_ = replace(self.report_, remarks=remarks)
         if not final.converged:
             warn_user(unsolved(final, plan, result.accuracy), ConvergenceWarning)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from warmgp.checks import warn_user
 from warmgp.data.outliers import FloatArray, Outliers, outliers, outliers_of
-from warmgp.data.scaling import Standardizer
 from warmgp.estimator.convergence import ConvergenceWarning
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
@@ -23,9 +22,6 @@ from warmgp.planning.request import is_auto
 from warmgp.training.explained import constant_likelihood, near_gain, quick_gain
 from warmgp.training.loop import TrainingResult
 from warmgp.training.settling import LEAST_GAIN, rising
-
-if TYPE_CHECKING:
-    from warmgp.estimator.prepare import TrainingData
 
 NATS, LEAST_R2 = 4.0, 0.2
 """A model explains nothing that is at most so many nats likelier in all than a constant with noise, and predicts a
@@ -67,23 +63,16 @@ def _values(found: Outliers) -> str:
     return f"{listed}, counted from 0, and all others are between {found.usual[0]:.4g} and {found.usual[1]:.4g}"
 
 
-def given_start(init: Any, scaler: Standardizer, lengths: int) -> Hyperparameters | None:
-    """Returns hyperparameters that were given as ``init``, in the units of these data; None where none were.
-
-    Those of another model know their units: standardised ones of its own data.
-    """
-    if not isinstance(init, Hyperparameters):
-        return None
-    return init if scaler.units is None else init.in_units(scaler.units, shared=lengths == 1)
-
-
 # -- after training --------------------------------------------------------------------------------------------------
-def judged(model: Any, plan: Plan, data: TrainingData, result: TrainingResult) -> tuple[str, tuple[str, ...]]:
+def judged(
+    model: Any, plan: Plan, points: tuple[FloatArray, FloatArray], result: TrainingResult
+) -> tuple[str, tuple[str, ...]]:
     """Returns why the steps of a fit ended, and what has to be said of it; warns of what is to be acted on.
 
-    ``model`` is the estimator, of which parameters and the likelihood are asked for.
+    ``model`` is the estimator, of which parameters and the likelihood are asked for; ``points`` are x, (n, d), and y,
+    (n,), in standardised units.
     """
-    y = torch.as_tensor(data.y)
+    y = torch.as_tensor(points[1])
     left_open, remarks = is_auto(model.n_steps), []
     reason = result.stopped_early or ("settled" if len(result.history) < plan.n_steps else "steps")
     if plan.climb is not None and plan.climb.points >= len(y) and reason == "steps" and left_open:
@@ -98,7 +87,7 @@ def judged(model: Any, plan: Plan, data: TrainingData, result: TrainingResult) -
         remarks.append(told)
         if left_open:
             warn_user(told, ConvergenceWarning)
-    if (told := _misfit(model, plan, data, result)) and not nothing:
+    if (told := _misfit(model, plan, points, result)) and not nothing:
         remarks.append(told)
         warn_user(told)
     if floored := _at_floor(result, y, model.noise_floor):
@@ -146,12 +135,12 @@ def _unfinished(steps: int, gain: float, left_open: bool) -> str:
     )
 
 
-def _misfit(model: Any, plan: Plan, data: TrainingData, result: TrainingResult) -> str:
+def _misfit(model: Any, plan: Plan, points: tuple[FloatArray, FloatArray], result: TrainingResult) -> str:
     """Says that hyperparameters that were given do not fit the data; "" where they do, or steps were named."""
     kept = is_auto(model.n_steps) or plan.n_steps == 0
-    if not isinstance(model.init, Hyperparameters) or not kept or len(data.x) < 10:
+    if not isinstance(model.init, Hyperparameters) or not kept or len(points[0]) < 10:
         return ""
-    x, y = (torch.as_tensor(values).to(plan.device) for values in (data.x, data.y))
+    x, y = (torch.as_tensor(values).to(plan.device) for values in points)
     gain = quick_gain(x, y, result.posterior.kernel, result.theta, torch.Generator().manual_seed(0))
     if gain < FAR_WORSE:
         return ""
