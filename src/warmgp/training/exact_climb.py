@@ -34,12 +34,15 @@ LEAST_GAIN = 2e-6
 FEW_A_LENGTH = 25
 """Points for a length scale below which points are left out to see how far a climb may go."""
 
+LEAST_GAIN_LEFT_OUT = 1e-4
+"""The same for climbs of which points are left out, which only have to show where those are predicted worse."""
+
 COMPARED = 400
 """The most points that tell short climbs apart: those are rough, and a sample of this size is climbed in a moment."""
 
-FOLDS, STOPS, MARGIN = 3, (8, 12, 18, 27, 40, 60, 90), 0.02
-"""The parts that are left out in turn; the evaluations after which they are predicted; and the nats a point by which
-they have to be better than at the end for a climb to stop there."""
+FOLDS, STOPS, MARGIN, ERRORS = 5, (8, 12, 18, 27, 40, 60, 90), 0.02, 1.0
+"""The parts that are left out in turn; the evaluations after which they are predicted; and the nats a point, and
+standard errors, by which a later stop may be worse than the best one."""
 
 
 @dataclass(frozen=True)
@@ -137,20 +140,24 @@ class _Ascent:
         )  # fmt: skip
 
     def stop(self, rows: Tensor, place: Hyperparameters, generator: torch.Generator) -> int | None:
-        """Returns after how many evaluations from a place the rows that were left out are predicted best, if that is
-        clearly better than at the end; None otherwise."""
+        """Returns after how many evaluations from a place a climb had better stop; None for not before its end.
+
+        That is the latest place at which the rows that were left out are predicted as well as anywhere, within the
+        standard error of the difference over the parts.
+        """
         parts = rows[torch.randperm(len(rows), generator=generator).to(rows.device)].tensor_split(FOLDS)
-        found = torch.zeros(len(STOPS) + 1, dtype=torch.float64)
-        for part in parts:
+        found = torch.zeros(FOLDS, len(STOPS) + 1, dtype=torch.float64)
+        for fold, part in enumerate(parts):
             others = torch.cat([other for other in parts if other is not part])
             seen = _Seen()
-            self.climbed(others, place, self.how.evaluations, LEAST_GAIN, watch=[seen])
+            self.climbed(others, place, self.how.evaluations, LEAST_GAIN_LEFT_OUT, watch=[seen])
             left_out = Terms(torch.cat([others, part])[None], len(part))
             for number, theta in enumerate(seen.at(STOPS, place)):
-                density = left_out.densities(self.x, self.y, self.kernel, theta)
-                found[number] += float(density[0]) * len(part) / len(rows)
-        best = int(found[:-1].argmax())
-        return STOPS[best] if float(found[best] - found[-1]) > MARGIN else None
+                found[fold, number] = float(left_out.densities(self.x, self.y, self.kernel, theta))
+        loss = found[:, int(found.mean(0).argmax())][:, None] - found  # (folds, stops)
+        allowed = (ERRORS * loss.std(0) / FOLDS**0.5).clamp_min(MARGIN)
+        latest = int((loss.mean(0) <= allowed).nonzero().max())
+        return STOPS[latest] if latest < len(STOPS) else None
 
 
 class _Seen:
