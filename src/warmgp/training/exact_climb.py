@@ -40,9 +40,10 @@ LEAST_GAIN_LEFT_OUT = 1e-4
 COMPARED = 400
 """The most points that tell short climbs apart: those are rough, and a sample of this size is climbed in a moment."""
 
-FOLDS, STOPS, MARGIN, ERRORS = 5, (8, 12, 18, 27, 40, 60, 90), 0.02, 1.0
-"""The parts that are left out in turn; the evaluations after which they are predicted; and the nats a point, and
-standard errors, by which a later stop may be worse than the best one."""
+FOLDS, STOPS, MARGIN, ERRORS, VERY_FEW = 5, (8, 12, 18, 27, 40, 60, 90), 0.02, {False: 1.0, True: 0.3}, 4
+"""The parts that are left out in turn; the evaluations after which they are predicted; the nats a point, or else the
+standard errors, by which a later stop may be worse than the best one, by whether there are fewer points for a length
+scale than the last number: then more is lost at the top than by an early stop."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def climbed_start(
     ends = [(ascent.climbed(some, theta, how.short), theta) for theta in places]
     best, place = max(ends, key=lambda one: one[0].value)
     if careful:
-        stop = ascent.stop(rows, place, generator)
+        stop = ascent.stop(rows, place, ERRORS[len(rows) < VERY_FEW * free], generator)
         if stop is not None:
             return ascent.climbed(rows, place, stop).theta
     return ascent.climbed(rows, best.theta, how.evaluations, LEAST_GAIN).theta
@@ -139,11 +140,11 @@ class _Ascent:
             callbacks=(*self.callbacks, *watch), least_gain=least_gain,
         )  # fmt: skip
 
-    def stop(self, rows: Tensor, place: Hyperparameters, generator: torch.Generator) -> int | None:
+    def stop(self, rows: Tensor, place: Hyperparameters, errors: float, generator: torch.Generator) -> int | None:
         """Returns after how many evaluations from a place a climb had better stop; None for not before its end.
 
-        That is the latest place at which the rows that were left out are predicted as well as anywhere, within the
-        standard error of the difference over the parts.
+        That is the latest place at which the rows that were left out are predicted as well as anywhere, within so many
+        standard errors of the difference over the parts.
         """
         parts = rows[torch.randperm(len(rows), generator=generator).to(rows.device)].tensor_split(FOLDS)
         found = torch.zeros(FOLDS, len(STOPS) + 1, dtype=torch.float64)
@@ -155,7 +156,7 @@ class _Ascent:
             for number, theta in enumerate(seen.at(STOPS, place)):
                 found[fold, number] = float(left_out.densities(self.x, self.y, self.kernel, theta))
         loss = found[:, int(found.mean(0).argmax())][:, None] - found  # (folds, stops)
-        allowed = (ERRORS * loss.std(0) / FOLDS**0.5).clamp_min(MARGIN)
+        allowed = (errors * loss.std(0) / FOLDS**0.5).clamp_min(MARGIN)
         latest = int((loss.mean(0) <= allowed).nonzero().max())
         return STOPS[latest] if latest < len(STOPS) else None
 
