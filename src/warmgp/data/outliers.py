@@ -45,6 +45,10 @@ def outliers(column: FloatArray, apart: float = APART) -> Outliers | None:
     n = len(column)
     if n < 10 * MOST_ROWS:
         return None
+    largest = float(np.abs(column).max())
+    if not 0 < largest < np.inf:
+        return None
+    given, column = column, column / largest
     from_mean = np.square(column - column.mean())
     if from_mean.max() < 0.1 * from_mean.sum():  # 0.9/3, less what the mean has moved
         return None
@@ -54,11 +58,10 @@ def outliers(column: FloatArray, apart: float = APART) -> Outliers | None:
     for count in range(1, MOST_ROWS + 1):
         out, rest = order[:count], away[order[count]]
         if rest > 0 and away[out[-1]] >= apart * rest and squares[out].sum() >= SHARE * squares.sum():
-            kept = np.delete(column, out)
-            spread = float(kept.std())
+            spread, kept = float(np.delete(column, out).std()), np.delete(given, out)
             times = float(column.std()) / spread if spread > 0 else float("inf")
             return Outliers(
-                tuple(map(int, out)), tuple(map(float, column[out])), (float(kept.min()), float(kept.max())), times
+                tuple(map(int, out)), tuple(map(float, given[out])), (float(kept.min()), float(kept.max())), times
             )
     return None
 

@@ -117,11 +117,11 @@ def training_data(
     check_varies(targets)
     if not model.standardize and not isinstance(model.init, Hyperparameters):
         warn_of_units(inputs, targets, columns)
-    remark_outliers(inputs, targets, columns.names)
     if model.standardize:
         scaler = Standardizer.fit(inputs, targets, rest, columns)
     else:
         scaler = Standardizer.centring(inputs, columns)
+    remark_outliers(inputs, targets, columns.names)
     x, given, held_out = scaler.x(inputs, rest), {"X": inputs, "y": targets}, None
     trend, left, scaler = detrended(model, inputs, x, targets, scaler)
     if rest is not None:

@@ -21,7 +21,7 @@ from warmgp.planning.plan import Plan
 from warmgp.planning.request import is_auto
 from warmgp.training.explained import constant_likelihood, near_gain, quick_gain
 from warmgp.training.loop import TrainingResult
-from warmgp.training.settling import LEAST_GAIN, rising
+from warmgp.training.settling import LEAST_GAIN, WINDOW, rising
 
 NATS, LEAST_R2 = 2.0, 0.2
 """A model explains nothing that is at most so many nats likelier in all than a constant with noise, and predicts a
@@ -81,7 +81,8 @@ def judged(
     if nothing:
         reason = "flat" if reason == "settled" else reason
         remarks.append(nothing)
-        warn_user(nothing, ConvergenceWarning)
+        if left_open or (len(result.history) >= WINDOW and rising(result.history) <= LEAST_GAIN):
+            warn_user(nothing, ConvergenceWarning)  # who names few steps has not asked for all that there is to find
     elif reason == "steps" and (gain := rising(result.history)) > LEAST_GAIN:
         told = _unfinished(len(result.history), gain, left_open)
         remarks.append(told)
