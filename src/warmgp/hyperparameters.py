@@ -10,7 +10,7 @@ The order of a flat vector is always ``[noise, signal, length_1, …]``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -19,6 +19,22 @@ from torch import Tensor
 def inverse_softplus(theta: Tensor) -> Tensor:
     """Returns ν with softplus(ν) = θ, accurate for tiny and for large θ."""
     return theta + torch.log(-torch.expm1(-theta))
+
+
+@dataclass(frozen=True)
+class Units:
+    """Holds what one standardised unit of hyperparameters is, in units of the data that they were found on.
+
+    Attributes
+    ----------
+    y : float
+        The unit of noise and signal.
+    x : tuple of float
+        The unit of each input.
+    """
+
+    y: float
+    x: tuple[float, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +49,14 @@ class Hyperparameters:
         Prior standard deviation of the function.
     length_scales : Tensor, (d,) or (1,)
         One per input, or a single one shared by all inputs.
+    units : Units or None
+        What they are in units of, where a model that was trained says so; None for whatever data they are used with.
     """
 
     noise_scale: Tensor
     signal_scale: Tensor
     length_scales: Tensor
+    units: Units | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("noise_scale", "signal_scale", "length_scales"):
@@ -99,6 +118,25 @@ class Hyperparameters:
         if cut >= 1.0:
             return self
         return Hyperparameters(self.noise_scale, cut * self.signal_scale, cut**follow * self.length_scales)
+
+    def known_in(self, units: Units) -> Hyperparameters:
+        """Returns the same hyperparameters with what they are in units of."""
+        return replace(self, units=units)
+
+    def in_units(self, units: Units, *, shared: bool) -> Hyperparameters:
+        """Returns the same model in other units, for data of another spread; these where nobody knows their own.
+
+        ``shared`` says whether all inputs have one length scale. It is the same model then only where their units
+        change alike, and else the mean of what they change by counts, of its logarithm.
+        """
+        if self.units is None or len(units.x) != len(self.units.x):
+            return self
+        y = self.units.y / units.y
+        x = torch.tensor([old / new for old, new in zip(self.units.x, units.x, strict=True)], dtype=torch.float64)
+        if shared:
+            x = x[:1] if bool((x == x[0]).all()) else x.log().mean().exp()[None]
+        lengths = self.length_scales * x
+        return Hyperparameters(y * self.noise_scale, y * self.signal_scale, lengths, units)
 
     def equals(self, other: Hyperparameters) -> bool:
         """Says whether every number is the same, bit for bit."""

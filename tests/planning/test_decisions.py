@@ -81,7 +81,10 @@ def test_gradient(given: dict[str, Any], solver: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("n", "given", "solver", "gradient", "expected"),
     [
-        (5_999, {}, CG, Pathwise(), "ones"),
+        (5_999, {}, CG, Pathwise(), "climb"),
+        (5_999, {"n_steps": 10}, CG, Pathwise(), "ones"),
+        (5_999, {"learning_rate": 0.1}, CG, Pathwise(), "ones"),
+        (9, {}, Cholesky(), Exact(), "ones"),  # too few to learn more from,
         (6_000, {}, CG, Pathwise(), "sample"),
         (49_999, {}, CG, Pathwise(), "sample"),
         (50_000, {}, CG, Pathwise(), "subset"),
@@ -89,8 +92,8 @@ def test_gradient(given: dict[str, Any], solver: Any, expected: Any) -> None:
         (50_000, {}, RecombinedProjections(), Pathwise(), "sample"),
         (50_000, {"n_steps": 15}, RecombinedProjections(), Pathwise(), "subset"),  # the paper's, by its steps
         (6_000, {"n_steps": 10}, CG, Pathwise(), "ones"),  # so many steps are to be taken from ones
-        (6_000, {}, CG, Standard(), "ones"),
-        (6_000, {}, Cholesky(), Exact(), "ones"),
+        (6_000, {}, CG, Standard(), "climb"),
+        (6_000, {}, Cholesky(), Exact(), "climb"),
         (100, {"init": "subset"}, CG, Pathwise(), "subset"),
         (60_000, {"init": Hyperparameters.ones(5)}, CG, Pathwise(), "given"),
     ],

@@ -35,8 +35,8 @@ GIB = 2**30
 @pytest.mark.parametrize(
     ("n", "solver", "gradient", "steps", "rate", "epochs", "init"),
     [
-        (400, "cholesky", "exact", 200, 0.1, None, "ones"),
-        (4_000, "cg", "pathwise", 200, 0.1, None, "ones"),
+        (400, "cholesky", "exact", 10, 0.001, None, "climb"),
+        (4_000, "cg", "pathwise", 200, 0.1, None, "climb"),
         (9_000, "cg", "pathwise", 30, 0.1, None, "sample"),
         (60_000, "rap", "pathwise", None, 0.1, 6.0, "sample"),
     ],

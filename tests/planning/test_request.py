@@ -38,7 +38,7 @@ from warmgp.planning.request import MOST_BYTES, Request, Settings
         ({"learning_rate": "fast"}, "learning_rate must be a number or \"auto\", got 'fast'"),
         (
             {"init": "given"},
-            'init must be "auto", "ones", "sample", "near", "subset" or Hyperparameters, got \'given\'',
+            'init must be "auto", "ones", "climb", "sample", "near", "subset" or Hyperparameters, got \'given\'',
         ),
         ({"init": np.ones(3)}, "init must be"),
         ({"device": "gpu9"}, 'device must be "auto" or a torch device'),

@@ -46,7 +46,12 @@ from warmgp.files.paths import NotAFileError, check_writable
 
 FloatArray = NDArray[np.float64]
 
-STOPPED = {"settled": "until it settled", "steps": "all of them: more may help", "time": "until the time limit"}
+STOPPED = {
+    "settled": "until it settled",
+    "flat": "the model explains nothing",
+    "steps": "all of them: more may help",
+    "time": "until the time limit",
+}
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -16,11 +16,12 @@ from warmgp.control import Targets
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.report import Report
+from warmgp.estimator.given_units import known
 from warmgp.files import columns_json, plan_json
 from warmgp.files.format import FileError, fingerprint, read, to_json, write
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.features import FeaturePrior
-from warmgp.hyperparameters import Hyperparameters
+from warmgp.hyperparameters import Hyperparameters, Units
 from warmgp.kernels import KERNELS, Kernel, get_kernel
 from warmgp.planning.devices import resolve_device
 from warmgp.planning.request import DTYPES, STARTS, bytes_of
@@ -114,7 +115,8 @@ def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, Solver | GradientEstimator):
             value = plan_json.options_to_json(value)
         elif isinstance(value, Hyperparameters):
-            value = {"hyperparameters": value.vector.tolist()}
+            units = {} if value.units is None else {"units": [value.units.y, *value.units.x]}
+            value = {"hyperparameters": value.vector.tolist(), **units}
         elif isinstance(value, torch.device | torch.dtype):
             value = str(value).removeprefix("torch.")
         elif isinstance(value, os.PathLike):
@@ -131,11 +133,12 @@ def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
+POSITIVE = list_of(number(5e-324))
 SPECIAL: dict[str, Check] = {
     "kernel": one_of(("auto", *KERNELS)),
     "solver": either(one_of(("auto", *SOLVERS)), plan_json.solver),
     "gradient": either(one_of(("auto", *plan_json.GRADIENTS)), plan_json.gradient),
-    "init": either(one_of(STARTS), record({"hyperparameters": list_of(number(5e-324))})),
+    "init": either(one_of(STARTS), record({"hyperparameters": POSITIVE}, {"units": POSITIVE})),
     "device": either(one_of(("auto",)), plan_json.device),
     "dtype": one_of(("auto", *DTYPES)),
     "max_epochs": maybe(either(one_of(("auto",)), number(5e-324, finite=False))),
@@ -163,6 +166,8 @@ def settings_from_json(cls: type[GPRegressor], values: Any) -> dict[str, Any]:
     if isinstance(init, dict):
         expect(len(init["hyperparameters"]) > 2, "settings.init", "noise, signal and lengths", "too few numbers")
         out["init"] = Hyperparameters.from_vector(torch.tensor(init["hyperparameters"], dtype=torch.float64))
+        if units := init.get("units"):
+            out["init"] = out["init"].known_in(Units(units[0], tuple(units[1:])))
     check_parameters({**cls(**out).get_params(deep=False), "device": "cpu"})  # the device of the fit need not be here
     return out
 
@@ -295,13 +300,13 @@ def _restore(
     model = cls(**settings)
     model.plan_ = plan
     model.report_ = _report(content, sizes["s"]).read_on(place)
-    units = tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale
-    model.scaler_ = Standardizer(*units, columns, angle)
+    scaling = tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale
+    model.scaler_ = Standardizer(*scaling, columns, angle)
     model.posterior_ = Posterior(
         there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"],
         trend=trend, targets=targets,
     )  # fmt: skip
-    model.hyperparameters_ = theta
+    model.hyperparameters_ = known(theta, model.scaler_)
     model.history_ = list(plan_json.history_from_json(content["history"]))
     model.n_steps_ = len(model.history_)
     model.converged_ = content["converged"]
@@ -330,7 +335,7 @@ def _trend(terms: list[list[int]], tensors: Mapping[str, Tensor], sizes: Mapping
 def _report(content: Mapping[str, Any], samples: int) -> Report:
     """Returns the report of a file; for one of format 2, which has none, what the rest of the file says."""
     if "report" in content:
-        return Report(**content["report"])
+        return Report(**{**content["report"], "remarks": tuple(content["report"].get("remarks", ()))})
     return Report(
         seconds=plan_json.seconds_taken(content["plan"]),
         steps=len(content["history"]),

@@ -17,6 +17,7 @@ from warmgp.data.float32_resolution import too_fine
 from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import Standardizer, check_varies, warn_of_units
 from warmgp.estimator.parameters import check_flat, check_start
+from warmgp.estimator.remarks import remark_outliers
 from warmgp.estimator.trend import OrdinaryTrend, check_inputs_of, detrended
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
@@ -120,6 +121,7 @@ def training_data(
         scaler = Standardizer.fit(inputs, targets, rest, columns)
     else:
         scaler = Standardizer.centring(inputs, columns)
+    remark_outliers(inputs, targets, columns.names)
     x, given, held_out = scaler.x(inputs, rest), {"X": inputs, "y": targets}, None
     trend, left, scaler = detrended(model, inputs, x, targets, scaler)
     if rest is not None:

@@ -19,10 +19,12 @@ from warmgp.checks import warn_user
 from warmgp.estimator import model_file
 from warmgp.estimator.anisotropy import turned
 from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
+from warmgp.estimator.given_units import given_start, known
 from warmgp.estimator.intervals import Intervals
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.predicting import Predicting
 from warmgp.estimator.prepare import TrainingData, plan_and_warn, plan_on, training_data
+from warmgp.estimator.remarks import judged
 from warmgp.estimator.report import report_of
 from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
 from warmgp.estimator.start import announce, begin, options_of, training_bar
@@ -81,8 +83,10 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         The most steps of Adam, and their size. Numbers are taken literally, as in the paper. "auto" takes at most 200
         steps (30 after a start on a sample, none where they are dear) and stops when the likelihood has settled;
         their size is 0.1 (0.03 from 50,000 points without such a start), and relative for hyperparameters above 1.
-    init : {"auto", "ones", "sample", "near", "subset"} or Hyperparameters
-        Where training starts, in standardised units. "near" climbs the likelihood of points given near ones, and is for
+    init : {"auto", "ones", "climb", "sample", "near", "subset"} or Hyperparameters
+        Where training starts, in standardised units; ``hyperparameters_`` of another model know theirs, and are
+        converted. "climb" climbs the likelihood itself, of at most 1,000 points, from several places ("auto" takes it
+        for few points where steps are not named). "near" climbs the likelihood of points given near ones, and is for
         few inputs ("auto" takes it for up to three, above 2,500 points, with no step after it). "sample" trains on a
         random fifth of the points first (2,000 to 10,000 of them, 5,000 on a CPU); with projections "auto" takes 1,000,
         and then groups of near points; "subset" averages exact fits of neighbourhoods.
@@ -139,7 +143,8 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
     n_steps_ : int
         Steps done.
     stop_reason_ : str
-        Why the steps ended: "settled", "steps" (all of them were taken, and more might still help), "time" (of
+        Why the steps ended: "settled", "flat" (there was nothing to climb: the model explains nothing), "steps" (all of
+        them were taken, and more might still help), "time" (of
         ``time_limit``), "callback", "interrupted", or "failed: …".
     converged_ : bool
         Whether the final solve met ``tol`` and predictions are as exact as promised: the mean within 0.1 predictive
@@ -286,7 +291,7 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         problem = data.problem(plan, kernel, Hyperparameters.ones(lengths), plan.dtype)
         if state is None:
             generator.manual_seed(seed)
-            given = self.init if isinstance(self.init, Hyperparameters) else None
+            given = given_start(self.init, data.scaler, lengths)
             state = begin(plan, options, problem, given, generator=generator, verbose=self.verbose, chosen=chosen)
         elif state.solution is not None and state.solution.dtype != plan.dtype:  # it was promoted before
             problem = data.problem(plan, kernel, state.theta, state.solution.dtype)
@@ -299,7 +304,7 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         return plan, data, train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
 
     def _accept(self, plan: Plan, data: TrainingData, result: TrainingResult) -> None:
-        """Publishes what training found, and warns where the final solve fell short."""
+        """Publishes what training found, and warns where the final solve fell short or the model is no good."""
         final, posterior = result.final, result.posterior
         if result.stopped_early.startswith("failed"):
             warn_user(
@@ -310,10 +315,9 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         self.report_ = report_of(plan, result)
         self.scaler_ = data.scaler
         self.posterior_ = posterior
-        self.hyperparameters_ = result.theta
+        self.hyperparameters_ = known(result.theta, data.scaler)
         self.history_ = list(result.history)
         self.n_steps_ = len(self.history_)
-        self.stop_reason_ = result.stopped_early or ("settled" if self.n_steps_ < plan.n_steps else "steps")
         self.converged_ = final.converged and result.accuracy.suffices
         self.solve_error_ = result.accuracy.mean
         self.log_marginal_likelihood_value_ = None
@@ -321,6 +325,8 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
             y = torch.as_tensor(data.y).to(device=plan.device, dtype=plan.dtype)
             value = log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor)
             self.log_marginal_likelihood_value_ = value
+        self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
+        self.report_ = replace(self.report_, remarks=remarks)
         if not final.converged:
             warn_user(unsolved(final, plan, result.accuracy), ConvergenceWarning)
         elif not self.converged_:

@@ -41,6 +41,8 @@ class Report:
         The device that the model was trained on.
     rows : int
         The rows that a time limit left to train on, drawn at random; 0 where all were used.
+    remarks : tuple of str
+        What is to be known about the fit: what was warned of, and what was asked for by name but is worth knowing.
     loaded_on : str
         The device that it was loaded on, if that is another; "" otherwise.
     """
@@ -56,6 +58,7 @@ class Report:
     device: str = ""
     rows: int = 0
     loaded_on: str = ""
+    remarks: tuple[str, ...] = ()
 
     def read_on(self, device: torch.device) -> Report:
         """Returns the report as it reads where the model was loaded on that device."""
@@ -80,6 +83,7 @@ class Report:
             parts.append(f"Variances come from {self.samples} posterior samples.")
         if self.loaded_on:
             parts.append(f"Trained on {self.device}, loaded on {self.loaded_on}.")
+        parts.extend(f"{remark[:1].upper()}{remark[1:].rstrip('.')}." for remark in self.remarks)
         return " ".join(parts)
 
 
@@ -109,6 +113,9 @@ def start_of(plan: Plan, n: int) -> str:
     """Says how a training of n points started by this plan; "" unless that was on part of the data."""
     if plan.init == "sample":
         return f"on a sample of {plan.sample_size:,} points" + (" and groups of near ones" if plan.local else "")
+    if plan.climb is not None:
+        of = "of all points" if plan.climb.points >= n else f"of {plan.climb.points:,} points"
+        return f"by climbs of the likelihood {of}"
     if plan.near is not None:
         return f"by points given near ones, {min(n, plan.near.terms):,} of them,"
     if plan.init == "subset":

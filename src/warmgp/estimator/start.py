@@ -15,6 +15,7 @@ from warmgp.gradient import Exact, Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan, duration
 from warmgp.training.bars import StartBar, TrainingBar
+from warmgp.training.exact_climb import climbed_start
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
 from warmgp.training.kernel_choice import rough_start
 from warmgp.training.limits import Limits
@@ -28,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 START_SHARE = 0.4
 """The share of the time that is left in which a start on part of the data has to end."""
+
+MANY_INPUTS = 30
+"""The inputs above which a training on a sample does not begin at ones."""
 
 LONG = 60.0
 """Seconds from which on it is said beforehand how long a training should take."""
@@ -110,35 +114,42 @@ def begin(
     The problem's own θ is where a start from ones, or on a sample, begins; it also says how many length scales there
     are. ``given`` replaces it. ``chosen`` is where the choice of a kernel ended, if there was one.
     """
-    operator = problem.operator
+    operator, lengths = problem.operator, problem.operator.theta.length_scales.numel()
     if given is not None:
-        lengths = given.length_scales.expand(operator.theta.length_scales.numel())  # one given serves all inputs
-        given = Hyperparameters(given.noise_scale, given.signal_scale, lengths)
+        own = given.length_scales.expand(lengths)  # one given serves all inputs
+        given = Hyperparameters(given.noise_scale, given.signal_scale, own)
         return initial_state(operator.at(given), options)
     if plan.init == "ones":
         return initial_state(operator, options)
     x, y = problem.x_exact, problem.y_exact
     began = time.perf_counter()
-    count = {"sample": 1, "near": 0}.get(plan.init, min(N_CENTROIDS, operator.n))
+    count = {"sample": 1, "near": 0, "climb": 0}.get(plan.init, min(N_CENTROIDS, operator.n))
     with contextlib.ExitStack() as stack:
         more = plan.local.n_steps if plan.local else 0
         more += plan.near.rough_evaluations + plan.near.evaluations if plan.near else 0
+        more += plan.climb.most if plan.climb else 0
         title = _title("initialising", expected_time(plan))
         callbacks: list[Callback] = [stack.enter_context(StartBar(count, N_STEPS, more, title))] if verbose else []
         if options.until is not None:
             callbacks.append(_until(began + START_SHARE * (options.until - began)))
-        if plan.near is not None:
+        limits = Limits(options.noise_floor, options.signal_ratio, options.tied)
+        if plan.climb is not None:
+            theta = climbed_start(
+                x, y, operator.kernel, plan.climb, lengths, limits, chosen=chosen, generator=generator,
+                callbacks=callbacks,
+            )  # fmt: skip
+            state = initial_state(operator.at(theta), options)
+        elif plan.near is not None:
             theta = near_start(
-                x, y, operator.kernel, chosen or rough_start(x.shape[1], operator.theta.length_scales.numel(), True),
-                plan.near, Limits(options.noise_floor, options.signal_ratio, options.tied), rough=chosen is None,
-                generator=generator, callbacks=callbacks,
+                x, y, operator.kernel, chosen or rough_start(x.shape[1], lengths, True),
+                plan.near, limits, rough=chosen is None, generator=generator, callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
         elif plan.init == "sample":
-            state = _on_sample(plan, options, problem, generator, callbacks)
+            state = _on_sample(plan, options, problem, generator, callbacks, chosen)
         else:
             theta = subset_heuristic(
-                x, y, operator.kernel, generator=generator, ard=operator.theta.length_scales.numel() == x.shape[1],
+                x, y, operator.kernel, generator=generator, ard=lengths == x.shape[1],
                 neighbourhood_size=plan.neighbourhood_size, noise_floor=options.noise_floor, tied=options.tied,
                 callbacks=callbacks,
             )  # fmt: skip
@@ -152,9 +163,17 @@ def _on_sample(
     problem: Problem,
     generator: torch.Generator,
     callbacks: list[Callback],
+    chosen: Hyperparameters | None,
 ) -> TrainingState:
-    """Returns the state after a training on a random sample, and by groups of near points where the plan has them."""
+    """Returns the state after a training on a random sample, and by groups of near points where the plan has them.
+
+    With many inputs it begins where the choice of the kernel ended, or at long length scales: at ones points would not
+    know of each other.
+    """
     x, y, operator = problem.x_exact, problem.y_exact, problem.operator
+    first, lengths = operator.theta, operator.theta.length_scales.numel()
+    if x.shape[1] > MANY_INPUTS:
+        first = chosen or rough_start(x.shape[1], lengths, False)
     assert plan.start_solver is not None
     exact = plan.start_solver.leaves_factor
     pathwise = Pathwise(plan.gradient.n_probes or options.n_samples, plan.n_features)
@@ -165,7 +184,7 @@ def _on_sample(
             some, rule=rule, first_epochs=None, signal_ratio=math.inf, learning_rate=plan.local.learning_rate
         )
     state = sample_start(
-        x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator, callbacks=callbacks,
+        x, y, operator.kernel, first, some, size=plan.sample_size, generator=generator, callbacks=callbacks,
         promote=plan.promote, dtype=torch.float64 if exact else operator.dtype,
     )  # fmt: skip
     if plan.local is None:

@@ -33,6 +33,7 @@ from warmgp.schema import (
     whole,
 )
 from warmgp.solvers import SOLVERS, Solver, StoppingRule
+from warmgp.training.exact_climb import ExactClimb
 from warmgp.training.local_start import LocalStart
 from warmgp.training.near_likelihood import NearStart
 from warmgp.training.state import StepRecord
@@ -103,6 +104,7 @@ _plan = of_class(
     start_solver=maybe(solver),
     local=maybe(of_class(LocalStart, learning_rate=number(5e-324))),
     near=maybe(of_class(NearStart)),
+    climb=maybe(of_class(ExactClimb)),
     kernel=one_of(("", *KERNELS)),
     first_epochs=UNLIMITED["max_epochs"],
     last_epochs=UNLIMITED["max_epochs"],
@@ -152,6 +154,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
         "start_solver": None if plan.start_solver is None else options_to_json(plan.start_solver),
         "local": None if plan.local is None else dataclasses.asdict(plan.local),
         "near": None if plan.near is None else dataclasses.asdict(plan.near),
+        "climb": None if plan.climb is None else dataclasses.asdict(plan.climb),
         "gradient": options_to_json(plan.gradient),
         "rule": dataclasses.asdict(plan.rule),
         "why": list(plan.why),
@@ -182,6 +185,7 @@ def plan_from_json(
             "start_solver": SOLVERS[start["name"]](**start["options"]) if start and start["name"] in SOLVERS else None,
             "local": LocalStart(**values["local"]) if values.get("local") else None,
             "near": NearStart(**near) if near else None,
+            "climb": ExactClimb(**values["climb"]) if values.get("climb") else None,
             "gradient": GRADIENTS[values["gradient"]["name"]](**values["gradient"]["options"]),
             "rule": StoppingRule(**values["rule"]),
             "why": tuple(values.get("why", ())),

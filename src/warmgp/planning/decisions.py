@@ -24,7 +24,7 @@ from warmgp.planning.solver_choice import (
     max_epochs,
     starts_on_sample,
 )
-from warmgp.planning.starts import SAMPLE_BEFORE_GROUPS, final_steps
+from warmgp.planning.starts import SAMPLE_BEFORE_GROUPS, can_climb, climbs_all, final_steps
 from warmgp.solvers import Cholesky, Solver, StoppingRule
 from warmgp.training.local_start import LocalStart
 from warmgp.training.near_likelihood import NearStart
@@ -46,6 +46,10 @@ NEAR = {
 costs (2 + d)/2N nats a point where points are as dense as the data, and more in gaps, for which the place along the
 ridge s²/ℓ matters: the satellite map on an H200 had RMSE 1.44 below the clouds with 60,000 terms of 30 neighbours in 8
 evaluations, 1.405 in 40, and 1.396 with all 105,569 terms of 40 neighbours, in 7 s."""
+
+AFTER_CLIMB, SMALL_STEP = 10, 0.001
+"""Steps after climbs of all points, and their size. They leave hyperparameters where the climbs ended, which was not
+the top where that would predict worse, and are there for records, callbacks and scores of held-out data."""
 
 NEIGHBOURHOOD, NEIGHBOURHOOD_ON_GPU = 1_000, 10_000
 """Points of a neighbourhood that training starts on: on a CPU, and on a GPU, where they are the paper's."""
@@ -86,8 +90,8 @@ def choose_gradient(request: Request, solver: Solver, n_features: int) -> tuple[
 
 
 def choose_start(request: Request, solver: Solver, gradient: GradientEstimator) -> tuple[str, str]:
-    """Decides where training starts: at ones, by near points of a map, on a random sample, or for large data on
-    neighbourhoods.
+    """Decides where training starts: by climbs of the likelihood, at ones where steps are named, by near points of a
+    map, on a random sample, or for large data on neighbourhoods.
 
     A sample is for those who leave the number of steps open: after it few are needed. Who names their number, or
     another estimator, gets the paper's neighbourhoods for large data.
@@ -103,7 +107,9 @@ def choose_start(request: Request, solver: Solver, gradient: GradientEstimator) 
     sampled = iterative and request.n >= SAMPLE_FROM and is_auto(request.settings.n_steps)
     if request.n >= LARGE and not (sampled and starts_on_sample(solver)):
         return "subset", ""
-    return ("sample" if sampled else "ones"), ""
+    if sampled:
+        return "sample", ""
+    return ("climb" if can_climb(request) else "ones"), ""
 
 
 def choose_near_start(request: Request, init: str) -> tuple[NearStart | None, str]:
@@ -150,7 +156,8 @@ def choose_rule(request: Request, solver: Solver) -> tuple[StoppingRule, str]:
 
 def choose_steps(request: Request, solver: Solver, init: str, local: LocalStart | None) -> tuple[int, str]:
     """Decides the most Adam steps that are taken: few for large data, after a start on a sample, and where time is
-    short; after groups of near points none where they are dear, and none after the likelihood of a map."""
+    short, hardly any after climbs of all points, which leave nothing to find; after groups of near points none where
+    they are dear, and none after the likelihood of a map."""
     given = request.settings.n_steps
     if not isinstance(given, str):
         return int(given), ""
@@ -158,6 +165,8 @@ def choose_steps(request: Request, solver: Solver, init: str, local: LocalStart 
         return 0, ""
     if local is not None:
         return final_steps(request), ""
+    if init == "climb" and climbs_all(request):
+        return AFTER_CLIMB, ""
     few = solver.name != "cholesky" and (request.n >= LARGE or init == "sample")
     return (AFTER_SAMPLE if few or request.settings.time_limit is not None else 200), ""
 
@@ -168,6 +177,8 @@ def choose_learning_rate(request: Request, init: str) -> tuple[float, str]:
     given = request.settings.learning_rate
     if not isinstance(given, str):
         return float(given), ""
+    if init == "climb" and climbs_all(request):
+        return SMALL_STEP, ""
     return (0.03 if request.n >= LARGE and init != "sample" else 0.1), ""
 
 

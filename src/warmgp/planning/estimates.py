@@ -40,6 +40,8 @@ def training_seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
         seconds += local_seconds(rates, n, plan.local, on_gpu=plan.device.type == "cuda")
     if plan.near is not None:
         seconds += near_seconds(rates, n, plan.near)
+    if plan.climb is not None:
+        seconds += exact_seconds(rates, plan.climb.points, plan.climb.most)
     if plan.first_epochs is not None and plan.n_steps:
         seconds += FIRST_RAP_EPOCHS * n**2 * rates.recompute
     if isinstance(plan.solver, RecombinedProjections) and plan.promote:  # two residuals of the last solve in float64

@@ -9,10 +9,11 @@ import torch
 
 from warmgp.gradient import GradientEstimator
 from warmgp.solvers import Solver, StoppingRule
+from warmgp.training.exact_climb import ExactClimb
 from warmgp.training.local_start import LocalStart
 from warmgp.training.near_likelihood import NearStart
 
-INITS = ("ones", "sample", "near", "subset", "given")
+INITS = ("ones", "climb", "sample", "near", "subset", "given")
 """The ways in which a planned training may start."""
 
 
@@ -36,7 +37,7 @@ class Plan:
     n_steps, learning_rate : int, float
         The most Adam steps that are taken, and their size.
     init : str
-        Where training starts: "ones", "sample", "near", "subset" or "given".
+        Where training starts: "ones", "climb", "sample", "near", "subset" or "given".
     neighbourhood_size : int
         The points of each neighbourhood that training starts on, where ``init`` is "subset".
     n_features : int
@@ -61,6 +62,8 @@ class Plan:
         How groups of near points correct what the sample found, at the density of all points.
     near : NearStart or None
         How the near-neighbour likelihood of a map is climbed, where ``init`` is "near".
+    climb : ExactClimb or None
+        How the likelihood itself is climbed, where ``init`` is "climb".
     kernel : str
         The kernel that was chosen by the data; "" where it was given, or is still to be chosen.
     first_epochs, last_epochs : float or None
@@ -99,6 +102,7 @@ class Plan:
     start_solver: Solver | None = None
     local: LocalStart | None = None
     near: NearStart | None = None
+    climb: ExactClimb | None = None
     kernel: str = ""
     first_epochs: float | None = None
     last_epochs: float | None = None
@@ -139,6 +143,7 @@ class Plan:
         """Returns how many steps are taken, and from where."""
         start = {
             "ones": "hyperparameters of 1",
+            "climb": f"climbs of the likelihood of {self.climb.points if self.climb else 0:,} points",
             "given": "given hyperparameters",
             "sample": f"a sample of {self.sample_size:,} points" + (" and groups of near ones" if self.local else ""),
             "near": "the likelihood of points given near ones",

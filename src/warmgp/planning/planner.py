@@ -13,6 +13,8 @@
 - H is stored where it fits a third of the memory budget, else recomputed in tiles; in float32 on a GPU it is evaluated
   inside the products (fused), which is as fast as reading it;
 - Adam's steps are relative for large hyperparameters, and end when the likelihood is expected to rise no more;
+- up to 6,000 points with more than three inputs, up to 2,500 with fewer, training starts where climbs of the likelihood
+  itself end, of 1,000 points at most (:mod:`warmgp.training.exact_climb`);
 - from 6,000 points training starts on a random sample of a fifth of them; with recombined projections groups of near
   points come next, and steps on all where they are cheap (:mod:`warmgp.planning.starts`);
 - up to 2,500 points the last solve is by a factor of H, and variances are exact;
@@ -41,7 +43,13 @@ from warmgp.planning.memory import H_fits, peak_bytes
 from warmgp.planning.plan import Plan as Plan
 from warmgp.planning.request import Request, Settings
 from warmgp.planning.solver_choice import choose_solver
-from warmgp.planning.starts import choose_factor_last, choose_first_epochs, choose_local_start, choose_signal_ratio
+from warmgp.planning.starts import (
+    choose_climb,
+    choose_factor_last,
+    choose_first_epochs,
+    choose_local_start,
+    choose_signal_ratio,
+)
 from warmgp.planning.threads import choose_threads
 from warmgp.planning.time_limit import within_time
 
@@ -96,6 +104,7 @@ def _planned(request: Request) -> Plan:
     init = decided(decisions.choose_start(request, solver, gradient))
     local = decided(choose_local_start(request, solver, init))
     near = decided(decisions.choose_near_start(request, init))
+    climb = decided(choose_climb(request, init))
     sample_size = decided(decisions.choose_sample_size(request, init, local))
     dtype = decided(decisions.choose_dtype(request, solver))
     plan = Plan(
@@ -120,6 +129,7 @@ def _planned(request: Request) -> Plan:
         start_solver=decided(decisions.choose_start_solver(request, sample_size, local)),
         local=local,
         near=near,
+        climb=climb,
         first_epochs=decided(choose_first_epochs(request, solver)),
         last_epochs=decided(decisions.choose_last_epochs(request, solver)),
         signal_ratio=decided(choose_signal_ratio(request, solver, dtype)),

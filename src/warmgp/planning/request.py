@@ -17,7 +17,7 @@ from warmgp.solvers import Solver, StoppingRule, get_solver
 from warmgp.trend import Asked, check_trend, term_count
 
 GRADIENTS = ("exact", "standard", "pathwise")
-STARTS = ("auto", "ones", "sample", "near", "subset")
+STARTS = ("auto", "ones", "climb", "sample", "near", "subset")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 MAP_INPUTS = 3
@@ -237,7 +237,8 @@ def _check_gradient(gradient: Any) -> None:
 
 def _check_init(init: Any) -> None:
     if not isinstance(init, Hyperparameters) and not (isinstance(init, str) and init in STARTS):
-        raise ValueError(f'init must be "auto", "ones", "sample", "near", "subset" or Hyperparameters, got {init!r}')
+        names = ", ".join(f'"{name}"' for name in STARTS)
+        raise ValueError(f"init must be {names} or Hyperparameters, got {init!r}")
 
 
 def _check_memory_budget(budget: Any) -> None:

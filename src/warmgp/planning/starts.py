@@ -17,6 +17,7 @@ from warmgp.planning.memory import H_fits
 from warmgp.planning.request import Request, is_auto
 from warmgp.planning.solver_choice import AFTER_SAMPLE, FIRST_EPOCHS, few_steps, recombined_projections
 from warmgp.solvers import Solver
+from warmgp.training.exact_climb import ExactClimb
 from warmgp.training.local_start import LocalStart
 from warmgp.training.rounding import resolved_ratio
 
@@ -41,6 +42,10 @@ GROUPS = {
 """The start by groups of near points, by whether it is on a GPU; what was tried is in `benchmarks/results/README.md`,
 "Where should a start look?"."""
 
+CLIMBED, CLIMBED_BYTES, FEWEST_CLIMBED = 1_000, 80, 10
+"""The most points whose likelihood is climbed, as many as two cores factor a hundred times in ten seconds; the bytes
+that each pair of them takes; and the fewest, below which there is no more to learn than from ones."""
+
 SAMPLE_BEFORE_GROUPS = 1_000
 """Points of the sample before a start by groups of near points: with 1,000 and with 5,000 of them the groups ended at
 the same score (1.83 on 100,000 rows of houseelectric, −0.52 on 40,000 of protein)."""
@@ -58,6 +63,30 @@ def final_steps(request: Request) -> int:
     """Returns the most steps on all points after groups of near points: all that help, or none where they are dear."""
     cheap = AFTER_SAMPLE * step_seconds(request) <= FINAL_SECONDS[request.device.type == "cuda"]
     return AFTER_SAMPLE if cheap and request.settings.time_limit is None else 0
+
+
+def can_climb(request: Request) -> bool:
+    """Says whether training starts by climbs where nothing else is to be done: nobody has named steps or their size,
+    which would be those from ones, and there are enough points."""
+    settings = request.settings
+    return is_auto(settings.n_steps) and is_auto(settings.learning_rate) and request.n >= FEWEST_CLIMBED
+
+
+def climbs_all(request: Request) -> bool:
+    """Says whether what is climbed is all that training knows: every point, and no trend beside the process."""
+    return request.n <= _climbed(request) and not request.trend_terms
+
+
+def _climbed(request: Request) -> int:
+    """Returns how many points are climbed: as many as the memory holds, up to a most."""
+    return min(request.n, CLIMBED, max(FEWEST_CLIMBED, int((request.memory_budget / CLIMBED_BYTES) ** 0.5)))
+
+
+def choose_climb(request: Request, init: str) -> tuple[ExactClimb | None, str]:
+    """Decides how many points the likelihood is climbed of; None where it is not."""
+    if init != "climb":
+        return None, ""
+    return ExactClimb(points=_climbed(request)), ""
 
 
 def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) -> tuple[float, str]:

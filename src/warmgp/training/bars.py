@@ -46,6 +46,8 @@ class StartBar(TrainingBar):
         self._number += record.step == 0
         if self._of == 0 or (self._of == 1 and self._number > 1):
             return f"by near neighbours, noise {record.noise_scale:.4g}"
+        if self._of == 0:
+            return f"by climbs, noise {record.noise_scale:.4g}"
         if self._of == 1:
             return f"on a sample, noise {record.noise_scale:.4g}"
         return f"neighbourhood {self._number} of {self._of}, noise {record.noise_scale:.4g}"

@@ -134,6 +134,7 @@ def climb(
     *,
     evaluations: int,
     callbacks: Sequence[Callback] = (),
+    least_gain: float | None = None,
 ) -> Climbed:
     """Climbs the mean log-density of the terms from θ, by L-BFGS in log θ; returns the best point seen.
 
@@ -145,6 +146,8 @@ def climb(
         About how often densities and their gradient are evaluated.
     callbacks : sequence of Callback
         Called after every evaluation; one that returns True ends the climb.
+    least_gain : float, optional
+        The mean log-density that an iteration has to add for another one to follow; by default next to nothing.
     """
     lengths = len(theta.length_scales)
     best = Climbed(theta, -math.inf)
@@ -174,7 +177,8 @@ def climb(
     start = limits.numbers(theta)
     try:
         bounds = limits.bounds(len(start))
-        minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": evaluations})
+        options = {"maxfun": evaluations, **({} if least_gain is None else {"ftol": least_gain})}
+        minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     except _EnoughError:
         logger.debug("a climb was ended by a callback after %d evaluations", len(history))
     return best

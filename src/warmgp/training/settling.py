@@ -13,6 +13,13 @@ LEAST_GAIN = 5e-5
 """Log-likelihood per point that a step has to add, or lose, to matter."""
 
 
+def rising(history: Sequence[StepRecord]) -> float:
+    """Returns what the last ``WINDOW`` steps should have added to the log-likelihood per point, on average, up and down
+    set off against each other; 0 where there were fewer."""
+    last = [record.gain for record in history[-WINDOW:]]
+    return sum(last) / WINDOW if len(last) == WINDOW else 0.0
+
+
 def settled(history: Sequence[StepRecord]) -> bool:
     """Says whether the last ``WINDOW`` steps have mattered little: by less than ``LEAST_GAIN`` on average, up or down.
 

@@ -1,0 +1,79 @@
+"""What a model explains: how much likelier points are given near ones than by a constant with noise."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.training.kernel_choice import rough_start
+from warmgp.training.near_likelihood import Terms, climb
+
+ASKED, NEAR = 256, 30
+"""The points that are asked for, at random, and the near ones that each is asked for given."""
+
+GROUPS, GROUP, EVALUATIONS = 8, 50, 15
+"""The groups of near points of a quick climb, the points of each, and about how often it evaluates them."""
+
+AT_ONCE = 2**24
+"""Distances that are held at once."""
+
+
+def constant_likelihood(y: Tensor) -> float:
+    """Returns log p(y) by the likeliest constant with noise, for targets with mean zero, (n,)."""
+    return -0.5 * len(y) * (math.log(2 * math.pi * float(y.double().square().mean())) + 1.0)
+
+
+def near_gain(
+    x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, generator: torch.Generator
+) -> tuple[float, float]:
+    """Returns how many nats likelier a point is given near ones than by a constant with noise, and its standard error.
+
+    Near ones are sought among all points, x is (n, d) and y (n,), by the length scales of θ.
+    """
+    n = len(x)
+    asked = torch.randperm(n, generator=generator)[:ASKED].to(x.device)
+    z = x.double() / theta.length_scales.to(x.device)
+    near = _nearest(z, asked, min(NEAR, n - 1))
+    groups = torch.cat([near, asked[:, None]], 1)
+    given = Terms(groups, 1).densities(x, y, kernel, theta)
+    variance = y.double().square().mean()
+    alone = -0.5 * (y[asked].double().square() / variance + torch.log(2 * math.pi * variance))
+    gain = given - alone
+    return float(gain.mean()), float(gain.std()) / len(gain) ** 0.5
+
+
+def quick_gain(x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, generator: torch.Generator) -> float:
+    """Returns how many nats likelier a point is after a quick climb than at θ, by groups of near points; 0 or more.
+
+    Groups are as dense as all points x, (n, d), so that hyperparameters of many points are not held against few.
+    """
+    n = len(x)
+    if n <= GROUPS * GROUP:
+        terms = Terms(torch.arange(n, device=x.device)[None], n)
+    else:
+        centres = torch.randperm(n, generator=generator)[:GROUPS].to(x.device)
+        near = _nearest(x.double(), centres, GROUP - 1)
+        terms = Terms(torch.cat([near, centres[:, None]], 1), GROUP)
+    here = float(terms.densities(x, y, kernel, theta).mean())
+    starts = theta, rough_start(x.shape[1], theta.length_scales.numel(), False)
+    best = max(climb(x, y, terms, kernel, start, evaluations=EVALUATIONS).value for start in starts)
+    return max(0.0, best - here)
+
+
+def _nearest(z: Tensor, asked: Tensor, m: int) -> Tensor:
+    """Returns the m nearest points of some others, (p, m), none of them itself."""
+    best = torch.full((len(asked), m), math.inf, dtype=z.dtype, device=z.device)
+    where = torch.zeros(len(asked), m, dtype=torch.long, device=z.device)
+    size = max(1, AT_ONCE // len(asked))
+    for begin in range(0, len(z), size):
+        distances = torch.cdist(z[asked], z[begin : begin + size])
+        here = torch.arange(begin, begin + distances.shape[1], device=z.device)
+        distances[asked[:, None] == here] = math.inf
+        both = torch.cat([best, distances], 1), torch.cat([where, here.expand(len(asked), -1)], 1)
+        best, order = both[0].topk(m, largest=False)
+        where = both[1].gather(1, order)
+    return where
