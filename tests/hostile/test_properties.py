@@ -180,6 +180,21 @@ def test_averages_over_blocks(world: World, count: int) -> None:
     assert (np.abs(mean - centre) / unit).max() <= 1e-4 and (np.abs(std - spread) / unit).max() <= 1e-4
 
 
+@law(worlds(), ways, st.floats(1e-3, 0.999), st.booleans(), st.floats(1e-6, 1e6), examples=100)
+def test_intervals(world: World, way: str, coverage: float, noise: bool, scale: float) -> None:
+    """An interval holds the mean, is the pair of its quantiles, grows with its coverage, and has the units of y."""
+    X, y, X_new = world.data
+    model = world.fit(X, scale * y, **WAYS[way])
+    lower, upper = model.predict_interval(X_new, coverage, include_noise=noise).T
+    mean, _ = answers(model, X_new)
+    assert np.isfinite([lower, upper]).all() and (lower <= mean).all() and (mean <= upper).all()
+    ends = [(1 - coverage) / 2, (1 + coverage) / 2]
+    np.testing.assert_array_equal(model.predict_quantiles(X_new, ends, include_noise=noise).T, [lower, upper])
+    wider = model.predict_interval(X_new, (1 + coverage) / 2, include_noise=noise)
+    assert (wider[:, 0] <= lower).all() and (upper <= wider[:, 1]).all()
+    assert abs(model.noise_std_ / (world.noise * np.std(scale * y)) - 1) < 1e-6
+
+
 # -- gradients -------------------------------------------------------------------------------------------------------
 def slopes(world: World, x: Array, y: Array) -> Array:
     """∂L/∂θ by central differences of the reference's likelihood."""

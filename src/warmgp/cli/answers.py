@@ -12,9 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from warmgp.cli.columns import UsageError, check_cells
+from warmgp.estimator.in_units import length_scales_of
 from warmgp.estimator.intervals import check_coverage, check_levels, ends_of, normal_quantiles
 from warmgp.estimator.regressor import GPRegressor
-from warmgp.estimator.units import length_scales_of
 
 FloatArray = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from warmgp.control import Targets
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.report import Report
-from warmgp.estimator.given_units import known
+from warmgp.estimator.units import known
 from warmgp.files import columns_json, plan_json
 from warmgp.files.format import FileError, fingerprint, read, to_json, write
 from warmgp.gradient import GradientEstimator

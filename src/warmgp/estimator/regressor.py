@@ -19,7 +19,7 @@ from warmgp.checks import warn_user
 from warmgp.estimator import model_file
 from warmgp.estimator.anisotropy import turned
 from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
-from warmgp.estimator.given_units import given_start, known
+from warmgp.estimator.in_units import InUnits
 from warmgp.estimator.intervals import Intervals
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.predicting import Predicting
@@ -28,7 +28,7 @@ from warmgp.estimator.remarks import judged
 from warmgp.estimator.report import report_of
 from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
 from warmgp.estimator.start import announce, begin, options_of, training_bar
-from warmgp.estimator.units import InUnits
+from warmgp.estimator.units import given_start, known
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.exact import log_marginal_likelihood

@@ -38,7 +38,7 @@ def distances(a: Tensor, b: Tensor, *, exact: bool, out: Tensor | None = None, w
 def distances_within(z: Tensor, *, exact: bool) -> Tensor:
     """Returns |z_i − z_j| among the points of each group, (k, b, b), for z of (k, b, d) near zero.
 
-    On a GPU, differences take a pass over memory per input: a reduction per pair takes fifteen times as long in float64.
+    On a GPU, differences take a pass over memory per input: a reduction per pair takes 15 times as long in float64.
     """
     if not exact:
         squares = z.square().sum(2)

@@ -86,7 +86,9 @@ def choose_climb(request: Request, init: str) -> tuple[ExactClimb | None, str]:
     """Decides how many points the likelihood is climbed of; None where it is not."""
     if init != "climb":
         return None, ""
-    return ExactClimb(points=_climbed(request)), ""
+    points = _climbed(request)
+    of = "the likelihood of all points" if points >= request.n else f"the likelihood of {points:,} random points"
+    return ExactClimb(points=points), f"Length scales, signal and noise are learned from {of}, from several starts."
 
 
 def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) -> tuple[float, str]:

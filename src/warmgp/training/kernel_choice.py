@@ -1,10 +1,10 @@
-"""Which kernel: Matérn-1/2, 3/2, 5/2 or RBF, by the likelihood of the data at their own density.
+"""Which kernel: Matérn-1/2, 3/2, 5/2 or RBF, by the likelihood of the data.
 
-Smoothness shows between near points, so a random sample of many points hides it. The kernels are compared by terms of a
-near-neighbour likelihood on maps (few inputs), judged by other terms than those that they climb on, and by the likelihood
-of a sample elsewhere. Each kernel climbs (:func:`warmgp.training.near_likelihood.climb`), Matérn-3/2 first and each other
-from where its neighbour ended; where one of them is better, Matérn-3/2 once more from there, so that it does not lose by a climb
-that went astray. It is taken unless another one is clearly better.
+Smoothness shows between near points. The kernels are compared by terms of a near-neighbour likelihood on maps (few
+inputs), and judged by other terms than those that they climb on; elsewhere by the likelihood of a random sample. Each
+climbs (:func:`warmgp.training.near_likelihood.climb`), Matérn-3/2 first and each other from where its neighbour ended;
+where one of them is better, Matérn-3/2 once more from there, so that it does not lose by a climb that went astray. It
+is taken unless another one is clearly better.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ ALONE, FEW = 400, 2_500
 which climbs are short, and all kernels are compared."""
 
 SAMPLED, MOST, GPU_SAMPLED, GPU_MOST = 2, 800, 40, 5_000
-"""Elsewhere the likelihood is that of a random sample: of every second point, at least ``ALONE`` and at most 800, as far
-as two cores go in some seconds; on a GPU of one point in forty, should that be more, up to 5,000. Thinner samples hide
+"""Elsewhere the likelihood is that of a random sample: of every second point, at least ``ALONE`` and at most 800, which
+takes two cores some seconds; on a GPU of one point in forty, should that be more, up to 5,000. Thinner samples hide
 roughness: of 700, 1,000 and 2,500 rows of houseelectric Matérn-1/2 is 0.07, 0.06 and 0.005 nats less likely than
-Matérn-3/2, and of 20,000 more likely. Groups of near points would not, but 40 of 256 chose otherwise with every seed."""
+Matérn-3/2. Groups of near points would not, but 40 of 256 chose otherwise with every seed."""
 
 NEIGHBOURS, MOST_TERMS = 20, 1_200
 """Neighbours of a term on a map, and the most terms that are climbed: a quarter of those that there are, which are of
