@@ -31,6 +31,10 @@ from warmgp.solvers import ConjugateGradients, RecombinedProjections, Solver
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS
 
 
+CLIMB_EVALUATIONS = 80
+"""Evaluations on all points that climbs of the likelihood usually take, of the most that they may."""
+
+
 def training_seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
     """Estimates the seconds of a whole training, with its start and its last solve; one that settles may take less."""
     seconds = _steps_seconds(plan, plan.solver, n, d, plan.n_steps, rates)
@@ -41,7 +45,7 @@ def training_seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
     if plan.near is not None:
         seconds += near_seconds(rates, n, plan.near)
     if plan.climb is not None:
-        seconds += exact_seconds(rates, plan.climb.points, plan.climb.most)
+        seconds += exact_seconds(rates, plan.climb.points, CLIMB_EVALUATIONS)
     if plan.first_epochs is not None and plan.n_steps:
         seconds += FIRST_RAP_EPOCHS * n**2 * rates.recompute
     if isinstance(plan.solver, RecombinedProjections) and plan.promote:  # two residuals of the last solve in float64

@@ -57,6 +57,11 @@ def training_bytes(plan: Plan, n: int, d: int) -> int:
     return matrices + vectors
 
 
+CLIMBED_BYTES = 80
+"""The bytes that each pair of points takes whose likelihood is climbed: H, its factor, its inverse, and what the
+gradient is made of, in float64."""
+
+
 def peak_bytes(plan: Plan, n: int, d: int) -> int:
     """Returns the bytes that a whole training holds at its peak: that of its steps, of its start on a sample, or of a
     correction at its end."""
@@ -64,6 +69,8 @@ def peak_bytes(plan: Plan, n: int, d: int) -> int:
     if isinstance(plan.solver, RecombinedProjections) and plan.promote:
         columns, on_gpu = 1 + plan.gradient.n_probes + plan.trend_terms, plan.device.type == "cuda"
         steps = max(steps, correction_bytes(plan.solver, n, d, columns, on_gpu))
+    if plan.climb is not None:
+        steps = max(steps, CLIMBED_BYTES * plan.climb.points**2)
     if plan.start_solver is None:
         return steps
     sample = dense_bytes(plan.sample_size, torch.float32) + factor_bytes(plan.start_solver, plan.sample_size)

@@ -13,7 +13,7 @@ import math
 import torch
 
 from warmgp.planning.costs import DOUBLE, RAP_EPOCHS, sweep_seconds, usual_rates
-from warmgp.planning.memory import H_fits
+from warmgp.planning.memory import CLIMBED_BYTES, H_fits
 from warmgp.planning.request import Request, is_auto
 from warmgp.planning.solver_choice import AFTER_SAMPLE, FIRST_EPOCHS, few_steps, recombined_projections
 from warmgp.solvers import Solver
@@ -42,9 +42,9 @@ GROUPS = {
 """The start by groups of near points, by whether it is on a GPU; what was tried is in `benchmarks/results/README.md`,
 "Where should a start look?"."""
 
-CLIMBED, CLIMBED_BYTES, FEWEST_CLIMBED = 1_000, 80, 10
-"""The most points whose likelihood is climbed, as many as two cores factor a hundred times in ten seconds; the bytes
-that each pair of them takes; and the fewest, below which there is no more to learn than from ones."""
+CLIMBED, FEWEST_CLIMBED = 1_000, 10
+"""The most points whose likelihood is climbed, as many as two cores factor a hundred times in ten seconds, and the
+fewest, below which there is no more to learn than from ones."""
 
 SAMPLE_BEFORE_GROUPS = 1_000
 """Points of the sample before a start by groups of near points: with 1,000 and with 5,000 of them the groups ended at
@@ -78,8 +78,8 @@ def climbs_all(request: Request) -> bool:
 
 
 def _climbed(request: Request) -> int:
-    """Returns how many points are climbed: as many as the memory holds, up to a most."""
-    return min(request.n, CLIMBED, max(FEWEST_CLIMBED, int((request.memory_budget / CLIMBED_BYTES) ** 0.5)))
+    """Returns how many points are climbed: as many as half of the memory holds, up to a most."""
+    return min(request.n, CLIMBED, max(FEWEST_CLIMBED, int((request.memory_budget / (2 * CLIMBED_BYTES)) ** 0.5)))
 
 
 def choose_climb(request: Request, init: str) -> tuple[ExactClimb | None, str]:
