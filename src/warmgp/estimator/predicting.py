@@ -19,6 +19,7 @@ from warmgp.estimator.blocks import group_averages
 from warmgp.estimator.maps import blocks_named, predict_named
 from warmgp.estimator.parameters import check_seed
 from warmgp.estimator.samples import new_samples
+from warmgp.estimator.things import Things
 from warmgp.estimator.trend import TrendCoefficients, coefficients_of
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
@@ -30,7 +31,7 @@ from warmgp.training.state import TrainingOptions
 FloatArray = NDArray[np.float64]
 
 
-class Predicting:
+class Predicting(Things):
     """Answers for a fitted estimator: what it needs of it are the posterior, the scaler and the plan."""
 
     posterior_: Posterior

@@ -57,7 +57,14 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         Whether each input column has a length scale of its own, or all share one.
     columns : dict or None
         What columns are beyond plain numbers, by names or numbers: ``{("lat", "lon"): "geographic"}`` makes a place on
-        the globe of two columns in degrees, with one length scale for the place, and no edge at the date line.
+        the globe of two columns in degrees; ``{"hour": ("periodic", 24)}`` a circle; ``{"colour": "category"}``
+        indicators of its values; ``{"when": "date"}`` days, and ``("date", "year", "week")`` circles for what repeats,
+        too. Each thing has one length scale.
+    missing : {"error", "mean"}
+        What comes of missing cells in X: they are refused, or filled in by the column's mean, with an input that says
+        so, in columns that have some in training.
+    unknown_category : {"error", "zero"}
+        What comes of a category's value that training has not seen: it is refused, or no indicator is set.
     anisotropy : {None, "rotated"}
         "rotated" finds, for two plain inputs, the direction of the longest range before training; length scales are
         then along that direction and across. None has them along the inputs.
@@ -172,7 +179,9 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         kernel: str | Kernel = "auto",
         *,
         ard: bool = True,
-        columns: Mapping[Any, str] | None = None,
+        columns: Mapping[Any, Any] | None = None,
+        missing: str = "error",
+        unknown_category: str = "error",
         anisotropy: str | None = None,
         solver: str | Solver = "auto",
         gradient: str | GradientEstimator = "auto",
@@ -200,6 +209,8 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         self.kernel = kernel
         self.ard = ard
         self.columns = columns
+        self.missing = missing
+        self.unknown_category = unknown_category
         self.anisotropy = anisotropy
         self.solver = solver
         self.gradient = gradient
