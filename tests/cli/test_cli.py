@@ -78,7 +78,7 @@ def test_chunks_are_the_same_functions(cli_folder: Path, tmp_path: Path, monkeyp
     ]
     assert main([*arguments, "--out", str(tmp_path / "whole.csv")]) == 0
     whole = warmgp.cli.commands.feature_chunks
-    monkeypatch.setattr(warmgp.cli.commands, "feature_chunks", lambda table, names: whole(table, names, rows=9))
+    monkeypatch.setattr(warmgp.cli.commands, "feature_chunks", lambda *a, **k: whole(*a, rows=9, **k))
     assert main([*arguments, "--out", str(tmp_path / "parts.csv")]) == 0
     a, b = pd.read_csv(tmp_path / "whole.csv"), pd.read_csv(tmp_path / "parts.csv")
     assert len(a) == 80
@@ -246,7 +246,7 @@ def predict_and_die(*arguments: object) -> None:
 
     GPRegressor.predict = predict  # type: ignore[method-assign]
     chunks = warmgp.cli.commands.feature_chunks
-    warmgp.cli.commands.feature_chunks = lambda table, names: chunks(table, names, rows=10)  # type: ignore[assignment]
+    warmgp.cli.commands.feature_chunks = lambda *a, **k: chunks(*a, rows=10, **k)  # type: ignore[assignment]
     warmgp_command(*arguments)  # type: ignore[arg-type]
 
 

@@ -21,18 +21,19 @@ import warmgp
 from warmgp.cli import demo as demonstration
 from warmgp.cli import options as opt
 from warmgp.cli.answers import FarInputs, answer, length_scales
-from warmgp.cli.columns import UsageError, feature_chunks, one_target, places, resolve
+from warmgp.cli.columns import UsageError, feature_chunks, one_target, resolve
 from warmgp.cli.fitting import (
     check_apart,
     check_fit,
     check_request,
     fit_table,
-    number,
+    numbers,
     seconds,
     show_trend,
     trend_asked,
 )
 from warmgp.cli.held_out import metrics
+from warmgp.cli.kinds import check_no_text, columns_asked, kept_columns
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
 from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import bar, cells, console, say, show, tell
@@ -77,8 +78,14 @@ def fit(
     target: opt.Target,
     out: opt.OutModel = None,
     drop: opt.Drop = None,
+    keep: opt.Keep = None,
+    category: opt.Category = None,
     one_hot: opt.OneHot = None,
+    date: opt.Date = None,
+    periodic: opt.Periodic = None,
     geographic: opt.Geographic = None,
+    missing: opt.Missing = "error",
+    unknown_category: opt.UnknownCategory = "error",
     test_fraction: opt.TestFraction = None,
     kernel: opt.KernelName = "auto",
     ard: opt.Ard = True,
@@ -111,16 +118,14 @@ def fit(
     model = GPRegressor(
         kernel,
         ard=ard,
-        columns=places(geographic or []),
+        columns=columns_asked(geographic, category, one_hot, date, periodic),
+        missing=missing,
+        unknown_category=unknown_category,
         anisotropy=anisotropy,
         solver=solver,
         gradient=gradient,
         n_probes=n_probes,
-        n_features=number("--n-features", n_features, int),
         tol=tol,
-        max_epochs=number("--max-epochs", max_epochs, float, none=True),
-        n_steps=number("--n-steps", n_steps, int),
-        learning_rate=number("--learning-rate", learning_rate, float),
         init=init,
         trend=trend_asked("--trend", trend),
         noise_floor=noise_floor,
@@ -131,10 +136,11 @@ def fit(
         checkpoint_every=checkpoint_every,
         verbose=not quiet,
         random_state=seed,
+        **numbers(n_features=n_features, max_epochs=max_epochs, n_steps=n_steps, learning_rate=learning_rate),
     )
     check_fit(model, data, out, test_fraction, resume=resume, dry_run=dry_run)
     where = None if dry_run else out
-    fit_table(model, data, target, where, drop=drop or [], one_hot=one_hot or [], test_fraction=test_fraction)
+    fit_table(model, data, target, where, drop=drop or [], keep=keep or [], test_fraction=test_fraction)
 
 
 @app.command()
@@ -146,6 +152,7 @@ def predict(
     blocks: opt.Blocks = None,
     std: opt.Std = False,
     samples: opt.Samples = 0,
+    keep: opt.Carried = None,
     device: opt.Device = "auto",
     quiet: opt.Quiet = False,
 ) -> None:
@@ -154,7 +161,7 @@ def predict(
     In chunks, so that the table may be larger than memory; the output appears when it is whole.
     """
     check_apart({"MODEL": model, "DATA": data, "--out": out})
-    gridded = check_request(data, grid, blocks, samples)
+    gridded = check_request(data, grid, blocks, samples, keep)
     check_map_path(out) if gridded else TableWriter(out)  # before a model is read
     fitted = GPRegressor.load(model, device)
     most = fitted.posterior_.n_samples
@@ -165,25 +172,30 @@ def predict(
         )
     names = feature_names(fitted)
     if data is None or gridded:
+        check_no_text(fitted, "--grid" if data is None else str(data))
         cells = parse_grid(grid or "", names) if data is None else cells_in(data, names)
         std = std or data is None or blocks is not None  # a map without its uncertainty is half a map
         predict_map(fitted, cells, data or Path("--grid"), out, std=std, samples=samples, blocks=blocks, quiet=quiet)
     else:
-        predict_rows(fitted, data, out, std=std, samples=samples, quiet=quiet)
+        predict_rows(fitted, data, out, std=std, samples=samples, quiet=quiet, keep=keep)
 
 
-def predict_rows(model: GPRegressor, data: Path, out: Path, *, std: bool, samples: int, quiet: bool) -> None:
-    """Predicts every row of a table and writes what comes of it."""
+def predict_rows(
+    model: GPRegressor, data: Path, out: Path, *, std: bool, samples: int, quiet: bool, keep: list[str] | None = None
+) -> None:
+    """Predicts every row of a table and writes what comes of it, beside the columns that are kept."""
     table = open_table(data)
     names = feature_names(model)
     resolve(names, table)
+    kept = kept_columns(table, keep, ["mean", *(["std"] if std else []), *(f"sample_{k + 1}" for k in range(samples))])
     far, rows = FarInputs(model), 0
     with TableWriter(out) as writer, bar(quiet) as shown:
         task = shown.add_task("predicting", total=1.0, rows="0 rows")
-        for X, _ in feature_chunks(table, names):
-            numbers = range(rows + 1, rows + len(X) + 1)
-            far.look(X, data, numbers)
-            writer.write(answer(model, X, data, numbers, std=std, samples=samples))
+        for X, others in feature_chunks(table, names, columns=model.scaler_.columns, keep=kept):
+            which = range(rows + 1, rows + len(X) + 1)
+            far.look(X, data, which)
+            found = answer(model, X, data, which, std=std, samples=samples)
+            writer.write({name: others[name] for name in kept} | found)
             rows += len(X)
             shown.update(task, completed=table.fraction, rows=f"{rows:,} rows")
         shown.update(task, completed=1.0)
@@ -214,10 +226,10 @@ def score(
     parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
     with bar(quiet) as shown:
         task = shown.add_task("predicting", total=1.0, rows="")
-        for X, others in feature_chunks(table, names, [name]):
-            numbers = range(rows + 1, rows + len(X) + 1)
-            far.look(X, data, numbers)
-            found = answer(fitted, X, data, numbers, std=True)
+        for X, others in feature_chunks(table, names, [name], columns=fitted.scaler_.columns):
+            which = range(rows + 1, rows + len(X) + 1)
+            far.look(X, data, which)
+            found = answer(fitted, X, data, which, std=True)
             parts.append((others[name], found["mean"], found["std"]))
             rows += len(X)
             shown.update(task, completed=table.fraction)

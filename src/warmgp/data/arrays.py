@@ -221,7 +221,7 @@ def _check_mask(name: str, values: Any) -> None:
 def _unmasked(values: Any) -> Any:
     """Returns a masked array, or a list of such, with NaN under the mask; anything else as it came."""
     if isinstance(values, np.ma.MaskedArray):
-        return values.astype(object if values.dtype.kind == "O" else np.float64).filled(np.nan)
+        return np.where(np.ma.getmaskarray(values), np.nan, np.ma.getdata(values))
     if isinstance(values, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in values):
         return [_unmasked(row) for row in values]
     return values

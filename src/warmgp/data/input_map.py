@@ -145,6 +145,12 @@ class InputMap:
         return {j: part.reads for part in self.parts if part.reads != "number" for j in part.columns}
 
     @property
+    def dates(self) -> tuple[Any, ...]:
+        """The parts that are made of dates, without what fills in missing ones: each has a ``date_format``."""
+        inner = [part.of if isinstance(part, Gaps) else part for part in self.parts]
+        return tuple(part for part in inner if part.reads == "date")
+
+    @property
     def with_gaps(self) -> tuple[int, ...]:
         """The columns in which a cell may be missing."""
         return tuple(j for part in self.parts if isinstance(part, Gaps) for j in part.columns)

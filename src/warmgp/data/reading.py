@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from warmgp.data.categories import MOST, UnknownValueError, codes_of, levels_of
-from warmgp.data.column_kinds import Category, Circle, ColumnKind, Days
+from warmgp.data.column_kinds import Category
 from warmgp.data.dates import BadDateError, looks_like_dates, read_dates
 from warmgp.data.gaps import Gaps
 from warmgp.data.input_map import CellError, InputMap
@@ -102,7 +102,7 @@ def _cells(X: Any) -> list[Any]:
 
 def _dates(column: Any, j: int, columns: InputMap, learn: bool) -> tuple[FloatArray, InputMap]:
     """Returns the days of a column, and the map with the format that they were found in."""
-    given = next(part.date_format for part in map(_inner, columns.parts) if j in part.columns and _dated(part))
+    given = next(part.date_format for part in columns.dates if j in part.columns)
     days, found = read_dates(column, given, learn=learn)
     return days, columns.learned(j, lambda part: replace(part, date_format=found)) if learn else columns  # type: ignore[call-arg]
 
@@ -122,16 +122,8 @@ def _category(
 
 def levels_in(columns: InputMap, j: int) -> tuple[str, ...]:
     """Returns the values of the category that a column is."""
-    return next(part.levels for part in map(_inner, columns.parts) if isinstance(part, Category) and j in part.columns)
-
-
-def _inner(part: ColumnKind) -> Any:
-    """Returns the kind itself, of one that fills in missing cells, too."""
-    return part.of if isinstance(part, Gaps) else part
-
-
-def _dated(part: ColumnKind) -> bool:
-    return isinstance(part, Days | Circle)
+    inner = [part.of if isinstance(part, Gaps) else part for part in columns.parts]
+    return next(part.levels for part in inner if isinstance(part, Category) and j in part.columns)
 
 
 def _problem(error: Exception, columns: InputMap, j: int) -> str:

@@ -61,9 +61,8 @@ def _to_json(part: ColumnKind) -> dict[str, Any]:
 
 def _from_json(value: Mapping[str, Any]) -> ColumnKind:
     """Returns the kind that :func:`_to_json` told of, checked by its own rules."""
-    own = {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
-    of = PARTS[own.pop("kind")]
-    gap = own.pop("gap", None)
+    own: dict[str, Any] = {key: tuple(item) if isinstance(item, list) else item for key, item in value.items()}
+    of, gap = PARTS[own.pop("kind")], own.pop("gap", None)
     expect(len(own["columns"]) == of.count, "columns", f"{of.count} of {of.name}", len(own["columns"]))
     part = of(**own)
     if isinstance(part, Category):
