@@ -146,11 +146,12 @@ def text_problem(X: Any) -> tuple[str, str] | None:
     One cell among numbers is named by its row; a column without numbers by what could be said of it.
     """
     try:
-        cells = _cells(X) if is_frame(X) else list(np.asarray(X, dtype=object).T)
+        table = X if is_frame(X) else np.asarray(X, dtype=object)
     except ValueError:  # rows of different lengths, which scikit-learn has said
         return None
-    if not is_frame(X) and np.ndim(X) != 2:
+    if not is_frame(X) and table.ndim != 2:
         return None
+    cells = _cells(table)
     for name, column in zip(column_names(X, len(cells)), cells, strict=True):
         try:
             np.asarray(column, dtype=np.float64)

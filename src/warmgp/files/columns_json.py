@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from warmgp.data.column_kinds import KINDS, PARTS, Category, ColumnKind
+from warmgp.data.column_kinds import KINDS, PARTS, Category, Circle, ColumnKind, Days
 from warmgp.data.gaps import Gaps
 from warmgp.data.input_map import InputMap, said
 from warmgp.schema import Check, either, expect, list_of, maybe, number, of_class, one_of, record, text, whole
@@ -29,7 +29,7 @@ def _part(value: Any, name: str) -> None:
 
 def _anything(value: Any) -> dict[str, Check]:
     """Returns checks that allow whatever keys an object has: those of its kind are looked at when that is known."""
-    return {key: lambda *_: None for key in value} if isinstance(value, dict) else {}
+    return {key: lambda *_: None for key in value if key != "kind"} if isinstance(value, dict) else {}
 
 
 MAP = record({"count": whole(1), "parts": list_of(_part)})
@@ -83,9 +83,10 @@ def map_from_json(values: Mapping[str, Any], names: Sequence[str] | None, d: int
     expect(made == d, "columns", f"of {d} inputs", made)  # so that count is a size that memory has
     expect(names is None or len(names) == count, "feature_names", f"{count} names", names and len(names))
     expect(max(used, default=0) < count, "columns", f"numbers below {count}", max(used, default=0))
-    dates = [part for part in parts if part.reads == "date"]
-    alone = [j for part in parts if part not in dates or part.name == "date" for j in part.columns]
-    expect(len(set(alone)) == len(alone) and len(set(parts)) == len(parts), "columns", "different things", "one twice")
+    for j in {j for j in used if used.count(j) > 1}:
+        inner = [part.of if isinstance(part, Gaps) else part for part in parts if j in part.columns]
+        alike = all(isinstance(part, Days | Circle) and part.reads == inner[0].reads for part in inner)
+        expect(alike and len(set(inner)) == len(inner), "columns", "different things", "one twice")
     return InputMap(tuple(range(count) if names is None else names), parts)
 
 
