@@ -24,7 +24,7 @@ from cli_tools import refused, run
 from warmgp.cli.columns import training_table
 from warmgp.cli.tables import open_table
 
-NUMBERS = "Use --drop 'a' or --one-hot 'a'"
+NUMBERS = "Use --category 'a', or --drop"
 GOOD = [[1.0], [3.0]]
 
 

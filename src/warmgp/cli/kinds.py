@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from warmgp.cli.columns import UsageError, check_column
 from warmgp.cli.tables import Table, TableError, quoted
 from warmgp.data.column_kinds import PERIODS
+from warmgp.data.dates import GIVE_FORMAT
 from warmgp.data.input_map import CellError, InputMap, said
 from warmgp.data.reading import levels_in
 
@@ -134,7 +135,7 @@ def cells_of(path: Path, rows: NDArray[np.intp] | range) -> Iterator[None]:
         where = "" if error.row is None else f", row {rows[error.row]}{more}"
         problem = error.problem.replace('unknown_category="zero"', "--unknown-category zero")
         problem = problem.replace("leave it out", f"leave it out: --drop {error.column}")
-        problem = problem.replace("give the format", f'give the format: --date "{error.column}=%d/%m/%Y"')
+        problem = problem.replace(GIVE_FORMAT, f'give the format, --date "{error.column}=%d/%m/%Y"')
         raise TableError(f"column {error.column!r} of {path}{where}, {problem}") from error
 
 

@@ -26,6 +26,10 @@ MICROSECONDS = 86_400_000_000
 """Those of a day."""
 
 
+GIVE_FORMAT = 'give the format, ("date", "%d/%m/%Y")'
+"""What helps where dates can be read in two ways."""
+
+
 class BadDateError(ValueError):
     """Says which cell of a column is no date: its row, counted from 0, how many are none, and what is wrong."""
 
@@ -51,7 +55,8 @@ def read_dates(column: Any, date_format: str = "", *, learn: bool = False) -> tu
     if bad.any():
         row = int(bad.argmax())
         written = f"a date written as {date_format}" if date_format else "a date such as 2024-03-01 or 2024-03-01 12:30"
-        raise BadDateError(row, int(bad.sum()), f"is {str(texts[row])[:40]!r}, which is not {written}")
+        told = f"is {str(texts[row])[:40]!r}, which is not {written}"
+        raise BadDateError(row, int(bad.sum()), f"{told}: correct it or leave the row out")
     return days, date_format
 
 
@@ -77,7 +82,7 @@ def _found_format(texts: NDArray[Any]) -> str:
     if len(likely) > 1 and best > 0 and _parsed(every, likely[0]).ne(_parsed(every, likely[1])).any():
         both = f"another date by {likely[0]} than by {likely[1]}, and so are all others"
         shown = str(texts[0])[:40]
-        raise BadDateError(0, 1, f"is {shown!r}, which is {both}: give the format, or write dates as 2024-03-01")
+        raise BadDateError(0, 1, f"is {shown!r}, which is {both}: {GIVE_FORMAT}, or write dates as 2024-03-01")
     return likely[0] if best > 0 else ""
 
 

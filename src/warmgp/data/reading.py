@@ -128,14 +128,13 @@ def levels_in(columns: InputMap, j: int) -> tuple[str, ...]:
 
 def _problem(error: Exception, columns: InputMap, j: int) -> str:
     """Says what is wrong with a cell, and what helps."""
-    remedy = "correct it or leave the row out"
     if isinstance(error, BadDateError):
-        return f"{error}: {remedy}"
+        return str(error)
     known = levels_in(columns, j)
     told = ", ".join(map(repr, known[:SHOWN])) + (", …" if len(known) > SHOWN else "")
     return (
-        f"is {str(error)[:40]!r}, which training has not seen (it knows {told}): {remedy}, or fit with "
-        f'unknown_category="zero"'
+        f"is {str(error)[:40]!r}, which training has not seen (it knows {told}): correct it or leave the row out, "
+        f'or fit with unknown_category="zero"'
     )
 
 
