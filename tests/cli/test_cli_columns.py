@@ -158,7 +158,9 @@ def test_remarks_on_labels_and_on_repeated_rows(tmp_path: Path, capsys: pytest.C
 
 def test_what_counts_as_a_label_and_as_repeated() -> None:
     n = np.arange(20)
-    frame = pd.DataFrame({"t": n + 5, "row_id": n[::-1] * 7, "year": n * 3, "x": n / 2, "same": n // 2, "text": "a"})
+    frame = pd.DataFrame(
+        {"t": n + 1, "day": n + 5, "row_id": n[::-1] * 7, "year": n * 3, "x": n / 2, "same": n // 2, "text": "a"}
+    )
     assert labels_among(frame) == ["t", "row_id"] and labels_among(frame[:5]) == []
     numbers = np.array([[1.0, np.nan], [1.0, np.nan], [-0.0, 2.0], [0.0, 2.0], [3.0, 4.0]])
     y = np.array([1.0, 1.0, 2.0, 2.0, 2.0])

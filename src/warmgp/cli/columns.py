@@ -92,11 +92,18 @@ def _refuse_text(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
                 f"row out, or --drop {name!r}"
             )
         told.append(f"{name!r} ({cell[:40]!r})")
-        advice.append(f"--date {name!r}" if looks_like_dates(frame[name]) else f"--category {name!r}")
+        advice.append(f"{_option_for(frame[name])} {name!r}")
     if told:
-        raise TableError(
-            f"not numbers in {path}: {', '.join(told)}. Use {', '.join(advice)}, or --drop (or --keep) what is no input"
-        )
+        end = "" if all(one.startswith("--drop") for one in advice) else ", or --drop (or --keep) what is no input"
+        raise TableError(f"not numbers in {path}: {', '.join(told)}. Use {', '.join(advice)}{end}")
+
+
+def _option_for(column: Any) -> str:
+    """Returns the option for a column that is not numbers: what its cells can be."""
+    if looks_like_dates(column):
+        return "--date"
+    there = column.dropna()
+    return "--category" if len(there) and isinstance(there.iloc[0], str) else "--drop"
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ def declared(X: pd.DataFrame, said_of: Mapping[Any, Any] | None, columns: InputM
 
 # -- remarks -----------------------------------------------------------------------------------------------------------
 def labels_among(X: pd.DataFrame) -> list[str]:
-    """Returns the columns that seem to number the rows: whole, all different, and in order or named so."""
+    """Returns the columns that seem to number the rows: whole, all different, and counted from 0 or 1, or named so."""
     found = []
     for name in X.columns:
         if not pd.api.types.is_numeric_dtype(X[name].dtype) or len(X) < FEW:
@@ -175,8 +175,8 @@ def labels_among(X: pd.DataFrame) -> list[str]:
         values = X[name].to_numpy()
         if not (np.all(values == np.round(values)) and len(np.unique(values)) == len(values)):
             continue
-        steps = np.diff(values)
-        if LABEL.search(str(name)) or np.all(steps == 1) or np.all(steps == -1):
+        counted = values[0] in (0, 1) and np.all(np.diff(values) == 1)
+        if LABEL.search(str(name)) or counted:
             found.append(str(name))
     return found
 

@@ -27,7 +27,11 @@ def as_text(column: Any) -> NDArray[Any]:
 
     Whole numbers have no decimal point, so that they read alike with and without missing cells beside them.
     """
-    codes, values = pd.factorize(np.asarray(column) if not hasattr(column, "iloc") else column)  # −1 for missing
+    cells = column if hasattr(column, "iloc") else np.asarray(column)
+    try:
+        codes, values = pd.factorize(cells)  # −1 for missing
+    except TypeError:  # lists and other things that are no category
+        return np.array([str(cell) for cell in cells], dtype=object)
     told = np.array([*map(_text, values), None], dtype=object)
     return np.asarray(told[codes], dtype=object)
 
