@@ -158,9 +158,8 @@ def test_remarks_on_labels_and_on_repeated_rows(tmp_path: Path, capsys: pytest.C
 
 def test_what_counts_as_a_label_and_as_repeated() -> None:
     n = np.arange(20)
-    frame = pd.DataFrame(
-        {"t": n + 1, "day": n + 5, "row_id": n[::-1] * 7, "year": n * 3, "x": n / 2, "same": n // 2, "text": "a"}
-    )
+    frame = pd.DataFrame({"t": n + 1, "day": n + 5, "row_id": n[::-1] * 7, "year": n * 3, "x": n / 2, "same": n // 2})
+    frame["text"] = "a"
     assert labels_among(frame) == ["t", "row_id"] and labels_among(frame[:5]) == []
     numbers = np.array([[1.0, np.nan], [1.0, np.nan], [-0.0, 2.0], [0.0, 2.0], [3.0, 4.0]])
     y = np.array([1.0, 1.0, 2.0, 2.0, 2.0])
@@ -264,9 +263,28 @@ def test_what_predict_does_not_keep(folder: Path, tmp_path: Path, capsys: pytest
     predict = ["predict", model, tmp_path / "d.csv", "--out", out, "--quiet"]
     refused(capsys, [*predict, "--keep", "mean"], ["--keep mean: the predictions have a column of that name"])
     refused(capsys, [*predict, "--keep", "nme"], ["--keep", "no column 'nme'"])
-    grid = ["predict", model, "--grid", "hour=0:24:1", "--out", out, "--quiet"]
-    refused(capsys, grid, ["--grid has numbers alone", "'when', 'colour'"])
-    refused(capsys, [*grid, "--keep", "id"], ["--keep carries columns of a table"])
+    grid = ["predict", model, "--grid", "hour=0:24:1", "--out", out, "--quiet", "--keep", "id"]
+    refused(capsys, grid, ["--keep carries columns of a table"])
+
+
+@pytest.mark.parametrize("format", ["csv", "nc"])
+def test_a_grid_fixes_categories_and_dates_by_text(
+    format: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if format == "nc":
+        pytest.importorskip("h5netcdf", reason="maps need xarray and h5netcdf: pip install 'warmgp[maps]'")
+    fixed = {"when": "01.02.2024", "colour": "red", "shape": "long", "site": "2", "age": 40.0}
+    spec = "hour=0:24:6," + ",".join(f"{name}={value}" for name, value in fixed.items())
+    out = tmp_path / f"map.{format}"
+    predict = ["predict", folder / "m.safetensors", "--out", out, "--quiet", "--grid"]
+    assert run(capsys, *predict, spec)[0] == 0
+    if format == "csv":
+        X = pd.DataFrame({"hour": np.arange(0, 25, 6.0)}).assign(**fixed)
+        mean = GPRegressor.load(folder / "m.safetensors", "cpu").predict(
+            X[["when", "hour", "colour", "shape", "site", "age"]]
+        )
+        np.testing.assert_array_equal(read_csv(out)["mean"], mean)
+        refused(capsys, [*predict, spec.replace("red", "violet")], ["column 'colour' of --grid", "is 'violet'"])
 
 
 def test_a_name_like_an_indicator_is_no_clash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

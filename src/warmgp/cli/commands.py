@@ -33,7 +33,7 @@ from warmgp.cli.fitting import (
     trend_asked,
 )
 from warmgp.cli.held_out import metrics
-from warmgp.cli.kinds import check_no_text, columns_asked, kept_columns
+from warmgp.cli.kinds import columns_asked, kept_columns, text_inputs
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
 from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import bar, cells, console, say, show, tell
@@ -172,8 +172,8 @@ def predict(
         )
     names = feature_names(fitted)
     if data is None or gridded:
-        check_no_text(fitted, "--grid" if data is None else str(data))
-        cells = parse_grid(grid or "", names) if data is None else cells_in(data, names)
+        texts = text_inputs(fitted)
+        cells = parse_grid(grid or "", names, texts) if data is None else cells_in(data, names, texts)
         std = std or data is None or blocks is not None  # a map without its uncertainty is half a map
         predict_map(fitted, cells, data or Path("--grid"), out, std=std, samples=samples, blocks=blocks, quiet=quiet)
     else:

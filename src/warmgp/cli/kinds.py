@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from warmgp.cli.columns import UsageError, check_column
-from warmgp.cli.tables import Table, TableError, quoted
+from warmgp.cli.tables import Table, TableError
 from warmgp.data.column_kinds import PERIODS
 from warmgp.data.dates import GIVE_FORMAT
 from warmgp.data.input_map import CellError, InputMap, said
@@ -114,14 +114,10 @@ def check_said(table: Table, target: str, columns: Mapping[Any, Any] | None, oth
                 raise UsageError(f"{OPTIONS[kind]} {','.join(names)}: {name!r} is in --drop or --keep, too: choose one")
 
 
-def check_no_text(model: Any, source: str) -> None:
-    """Refuses to predict a grid, whose cells are numbers, with a model of categories or dates."""
+def text_inputs(model: Any) -> list[str]:
+    """Returns the columns of a model that are categories or dates, and text in a table."""
     columns = model.scaler_.columns
-    text = [str(columns.names[j]) for j in columns.read]
-    if text:
-        raise UsageError(
-            f"{source} has numbers alone, and the model takes {quoted(text)} as text or dates: use a table"
-        )
+    return [str(columns.names[j]) for j in columns.read]
 
 
 # -- cells -------------------------------------------------------------------------------------------------------------
