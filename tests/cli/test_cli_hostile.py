@@ -24,7 +24,7 @@ from cli_tools import refused, run
 from warmgp.cli.columns import training_table
 from warmgp.cli.tables import open_table
 
-NUMBERS = "Use --category 'a', or --drop"
+NUMBERS = "Use --category 'a', or --keep"
 NO_INPUT = "Use --drop 'a'"
 GOOD = [[1.0], [3.0]]
 

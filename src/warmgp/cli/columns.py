@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from warmgp.cli.tables import CHUNK_ROWS, Table, TableError, quoted
+from warmgp.data.categories import MOST
 from warmgp.data.dates import looks_like_dates
 from warmgp.data.input_map import InputMap, said
 from warmgp.data.reading import not_numbers
@@ -94,7 +95,11 @@ def _refuse_text(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
         told.append(f"{name!r} ({cell[:40]!r})")
         advice.append(f"{_option_for(frame[name])} {name!r}")
     if told:
-        end = "" if all(one.startswith("--drop") for one in advice) else ", or --drop (or --keep) what is no input"
+        end = (
+            ""
+            if all(one.startswith(("--drop", "--keep")) for one in advice)
+            else ", or --keep (or --drop) what is no input"
+        )
         raise TableError(f"not numbers in {path}: {', '.join(told)}. Use {', '.join(advice)}{end}")
 
 
@@ -103,7 +108,9 @@ def _option_for(column: Any) -> str:
     if looks_like_dates(column):
         return "--date"
     there = column.dropna()
-    return "--category" if len(there) and isinstance(there.iloc[0], str) else "--drop"
+    if not len(there) or not isinstance(there.iloc[0], str):
+        return "--drop"
+    return "--category" if there.nunique() <= min(MOST, max(2, len(there) // 2)) else "--keep"
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
