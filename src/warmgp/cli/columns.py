@@ -95,11 +95,8 @@ def _refuse_text(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
         told.append(f"{name!r} ({cell[:40]!r})")
         advice.append(f"{_option_for(frame[name])} {name!r}")
     if told:
-        end = (
-            ""
-            if all(one.startswith(("--drop", "--keep")) for one in advice)
-            else ", or --keep (or --drop) what is no input"
-        )
+        left_out = all(one.startswith(("--drop", "--keep")) for one in advice)
+        end = "" if left_out else ", or --keep (or --drop) what is no input"
         raise TableError(f"not numbers in {path}: {', '.join(told)}. Use {', '.join(advice)}{end}")
 
 
