@@ -27,10 +27,8 @@ from warmgp.cli.fitting import (
     check_fit,
     check_request,
     fit_table,
-    numbers,
-    seconds,
+    parsed,
     show_trend,
-    trend_asked,
 )
 from warmgp.cli.held_out import metrics
 from warmgp.cli.kinds import columns_asked, kept_columns, text_inputs
@@ -127,20 +125,17 @@ def fit(
         n_probes=n_probes,
         tol=tol,
         init=init,
-        trend=trend_asked("--trend", trend),
         noise_floor=noise_floor,
         dtype=dtype,
         device=device,
-        time_limit=seconds("--time-limit", time_limit),
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         verbose=not quiet,
         random_state=seed,
-        **numbers(n_features=n_features, max_epochs=max_epochs, n_steps=n_steps, learning_rate=learning_rate),
+        **parsed(n_features, max_epochs, n_steps, learning_rate, time_limit, trend),
     )
     check_fit(model, data, out, test_fraction, resume=resume, dry_run=dry_run)
-    where = None if dry_run else out
-    fit_table(model, data, target, where, drop=drop or [], keep=keep or [], test_fraction=test_fraction)
+    fit_table(model, data, target, None if dry_run else out, drop=drop, keep=keep, test_fraction=test_fraction)
 
 
 @app.command()

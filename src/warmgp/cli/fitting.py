@@ -50,16 +50,6 @@ def number(option: str, text: str, kind: Callable[[str], Any], none: bool = Fals
         raise UsageError(f"{option} must be {what}{', none' if none else ''} or auto, got {text!r}") from None
 
 
-def numbers(*, n_features: str, max_epochs: str, n_steps: str, learning_rate: str) -> dict[str, Any]:
-    """Returns the parameters that are numbers or "auto", by what the options of the same names say."""
-    return {
-        "n_features": number("--n-features", n_features, int),
-        "max_epochs": number("--max-epochs", max_epochs, float, none=True),
-        "n_steps": number("--n-steps", n_steps, int),
-        "learning_rate": number("--learning-rate", learning_rate, float),
-    }
-
-
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -85,6 +75,20 @@ def trend_asked(option: str, text: str | None) -> str | list[str] | None:
     if not text.startswith("drift:") or not all(columns):
         raise UsageError(f"{option} must be {', '.join(NAMED)} or drift:COL,COL, got {text!r}")
     return columns
+
+
+def parsed(
+    n_features: str, max_epochs: str, n_steps: str, learning_rate: str, time_limit: str | None, trend: str | None
+) -> dict[str, Any]:
+    """Returns the parameters whose options are text that has to be read: numbers or "auto", a time, a trend."""
+    return {
+        "n_features": number("--n-features", n_features, int),
+        "max_epochs": number("--max-epochs", max_epochs, float, none=True),
+        "n_steps": number("--n-steps", n_steps, int),
+        "learning_rate": number("--learning-rate", learning_rate, float),
+        "time_limit": seconds("--time-limit", time_limit),
+        "trend": trend_asked("--trend", trend),
+    }
 
 
 def show_trend(model: GPRegressor) -> None:
@@ -174,8 +178,8 @@ def fit_table(
     target: Sequence[str],
     out: Path | None,
     *,
-    drop: Sequence[str] = (),
-    keep: Sequence[str] = (),
+    drop: Sequence[str] | None = None,
+    keep: Sequence[str] | None = None,
     test_fraction: float | None = None,
 ) -> None:
     """Trains on a table, writes the model to ``out`` and scores it on rows held out; without ``out`` tells the plan.
@@ -184,7 +188,7 @@ def fit_table(
     """
     table = open_table(data, target)
     name = one_target(table, target)
-    left_out = [*drop, *kept_columns(table, keep)]
+    left_out = [*(drop or ()), *kept_columns(table, keep)]
     check_said(table, name, model.columns, left_out)
     X, values = training_table(table, name, left_out, model.columns, model.missing == "mean")
     X, train, test, again = _prepared(model, X, values, data, test_fraction)
