@@ -179,6 +179,8 @@ def labels_among(X: pd.DataFrame) -> list[str]:
 
 def repeated(numbers: FloatArray, y: FloatArray, train: NDArray[np.intp], test: NDArray[np.intp]) -> int:
     """Returns how many held-out rows are in the training, too: the same inputs and the same target."""
+    if not len(test):
+        return 0
     rows = pd.util.hash_pandas_object(pd.DataFrame(np.column_stack([numbers, y]) + 0.0), index=False).to_numpy()
     return int(np.isin(rows[test], rows[train]).sum())
 
