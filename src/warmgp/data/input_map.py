@@ -101,11 +101,20 @@ class InputMap:
     @property
     def input_names(self) -> tuple[str, ...]:
         """The name of each input, (d,): its column, x0, x1, … for one without a name, and "lat, lon: x" of a place."""
-        told = tuple(name if isinstance(name, str) else f"x{j}" for j, name in enumerate(self.names))
         found: list[str] = []
-        for label, _, kind in replace(self, names=told).groups:
+        for label, _, kind in replace(self, names=self._told).groups:
             found += [label] if kind is None else kind.input_names(label)
         return tuple(found)
+
+    @property
+    def things(self) -> tuple[str, ...]:
+        """The name of everything that has a length scale: a column, a place, a period of a date."""
+        return tuple(label for label, _, _ in replace(self, names=self._told).groups)
+
+    @property
+    def _told(self) -> tuple[str, ...]:
+        """The names of the columns; x0, x1, … for those without."""
+        return tuple(name if isinstance(name, str) else f"x{j}" for j, name in enumerate(self.names))
 
     @property
     def sources(self) -> tuple[int, ...]:

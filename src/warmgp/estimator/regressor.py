@@ -137,8 +137,8 @@ class GPRegressor(Predicting, RegressorMixin, BaseEstimator):
         the standard deviation of what ordinary least squares leaves of it.
     columns_ : InputMap
         What the columns are, with what training learned of them: the values of categories, how dates are written.
-    length_scales_ : dict of str to float
-        The length scale of each thing that X has, in its own units.
+    length_scales_ : ndarray
+        The length scale of each thing that X has, in its own units; ``columns_.things`` has their names.
     anisotropy_ : Anisotropy or None
         With ``anisotropy="rotated"`` the angle and the two ranges that were found, in units of X.
     trend_ : TrendCoefficients or None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from warmgp.data.column_kinds import ColumnKind
 from warmgp.data.scaling import Standardizer
+from warmgp.estimator.anisotropy import anisotropy_of
 from warmgp.hyperparameters import Hyperparameters
 
 
@@ -26,29 +27,17 @@ class Things:
         return tags
 
     @property
-    def length_scales_(self) -> dict[str, float]:
-        """The length scale of everything that a user named, in its own units: km of a place, days of a date.
+    def length_scales_(self) -> NDArray[np.float64]:
+        """The length scale of each of ``columns_.things``, in its own units: km of a place, days of a date, (things,).
 
-        A plain column has that of the column, a category steps between two values. Turned inputs have none of their
-        own: see ``anisotropy_``.
+        A plain column has that of the column, a category steps between two values. With ``anisotropy="rotated"`` there
+        are two: along the direction of the longest range, and across.
         """
         check_is_fitted(self, "hyperparameters_")
-        if self.scaler_.angle:
-            lengths = self.hyperparameters_.length_scales.expand(2).tolist()
-            return {f"turned input {j + 1}": length for j, length in enumerate(lengths)}
-        units = [1.0 if kind is None else kind.unit_length for _, _, kind in things(self)]
-        return {name: length * unit for (name, length), unit in zip(_lengths(self), units, strict=True)}
-
-
-def things(model: Any) -> tuple[tuple[str, tuple[int, ...], ColumnKind | None], ...]:
-    """Returns (name, numbers of the inputs, kind or None) of everything that has a length scale; x0 without a name."""
-    given = getattr(model, "feature_names_in_", None)
-    names = [f"x{j}" for j in range(model.n_features_in_)] if given is None else [str(name) for name in given]
-    return replace(model.scaler_.columns, names=tuple(names)).groups
-
-
-def _lengths(model: Any) -> list[tuple[str, float]]:
-    """Returns (name, length scale in units of the inputs) of every thing."""
-    scale = model.scaler_.x_scale
-    lengths = model.hyperparameters_.length_scales.expand(len(scale)).tolist()
-    return [(name, lengths[inputs[0]] * float(scale[inputs[0]])) for name, inputs, _ in things(model)]
+        turned = anisotropy_of(self.scaler_, self.hyperparameters_)
+        if turned is not None:
+            return np.array([turned.along, turned.across])
+        scale = self.scaler_.x_scale
+        lengths = self.hyperparameters_.length_scales.expand(len(scale)).numpy() * scale
+        groups = self.scaler_.columns.groups
+        return np.array([lengths[i[0]] * (1.0 if kind is None else kind.unit_length) for _, i, kind in groups])
