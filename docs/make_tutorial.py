@@ -34,6 +34,7 @@ PAGES = (
     "choosing.md",
     "maps.md",
     "trend.md",
+    "columns.md",
     "intervals.md",
     "command_line.md",
     "grids.md",
@@ -238,8 +239,7 @@ def draw_predictions(names: dict[str, Any], path: Path) -> None:
     season = -np.cos(2 * np.pi * (days - 20) / 365)
     site = pd.DataFrame({"day": days, "air_c": 11 + 9 * season, "flow_m3s": 5.0, "elevation_m": 300, "shade_pct": 30.0})
     for bed, colour, style in (("gravel", BLUE, "-"), ("spring-fed", ORANGE, "--")):
-        for kind in ("bedrock", "gravel", "sand", "spring-fed"):
-            site[f"bed={kind}"] = float(kind == bed)
+        site["bed"] = bed
         centre, spread = model.predict(site[list(model.feature_names_in_)], return_std=True)
         year.fill_between(days, centre - 1.96 * spread, centre + 1.96 * spread, color=colour, alpha=0.2, linewidth=0)
         year.plot(days, centre, style, color=colour, linewidth=1.8, label=f"{bed} bed")

@@ -54,17 +54,25 @@ def test_fit_and_predict_are_the_python_api_to_the_bit(
     np.testing.assert_array_equal(read_csv(tmp_path / "mean.csv")["mean"], model.predict(X))
 
 
-def test_one_hot_columns_are_rebuilt_from_their_names(cli_folder: Path, tmp_path: Path) -> None:
+def test_one_hot_columns_are_categories(cli_folder: Path, tmp_path: Path) -> None:
     data = table()
-    X = data[["a", "b"]].assign(**{f"colour={c}": (data["colour"] == c).astype(float) for c in ("blue", "red")})
-    truth = GPRegressor(**API).fit(X, data["y"]).predict(X)
+    X = data[["a", "b", "colour"]]
+    truth = GPRegressor(columns={"colour": "category"}, **API).fit(X, data["y"]).predict(X)
     shuffled = data[["y", "colour", "b", "a"]]  # other columns and orders do not matter
     shuffled.to_csv(tmp_path / "d.csv", index=False)
-    assert (
-        main(["predict", str(cli_folder / "colour.model"), str(tmp_path / "d.csv"), "--out", str(tmp_path / "p.csv")])
-        == 0
-    )
-    np.testing.assert_array_equal(read_csv(tmp_path / "p.csv")["mean"], truth)
+    out = tmp_path / "p.csv"
+    assert main(["predict", str(cli_folder / "colour.model"), str(tmp_path / "d.csv"), "--out", str(out)]) == 0
+    np.testing.assert_array_equal(read_csv(out)["mean"], truth)
+
+
+def test_indicators_of_earlier_models_are_rebuilt_from_their_names(cli_folder: Path, tmp_path: Path) -> None:
+    """Before there were categories, --one-hot made columns ``colour=red``, and a model knew their names alone."""
+    data = table()
+    X = data[["a", "b"]].assign(**{f"colour={c}": (data["colour"] == c).astype(float) for c in ("blue", "red")})
+    model, out = GPRegressor(**API).fit(X, data["y"]), tmp_path / "p.csv"
+    model.save(tmp_path / "m")
+    assert main(["predict", str(tmp_path / "m"), str(cli_folder / "data.csv"), "--out", str(out)]) == 0
+    np.testing.assert_array_equal(read_csv(out)["mean"], model.predict(X))
 
 
 def test_chunks_are_the_same_functions(cli_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +86,7 @@ def test_chunks_are_the_same_functions(cli_folder: Path, tmp_path: Path, monkeyp
     ]
     assert main([*arguments, "--out", str(tmp_path / "whole.csv")]) == 0
     whole = warmgp.cli.commands.feature_chunks
-    monkeypatch.setattr(warmgp.cli.commands, "feature_chunks", lambda table, names: whole(table, names, rows=9))
+    monkeypatch.setattr(warmgp.cli.commands, "feature_chunks", lambda *a, **k: whole(*a, rows=9, **k))
     assert main([*arguments, "--out", str(tmp_path / "parts.csv")]) == 0
     a, b = pd.read_csv(tmp_path / "whole.csv"), pd.read_csv(tmp_path / "parts.csv")
     assert len(a) == 80
@@ -109,7 +117,7 @@ def test_held_out_score_is_honest(cli_folder: Path, tmp_path: Path, capsys: pyte
 def test_info_demo_help(cli_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "info", cli_folder / "colour.model")
     assert code == 0 and not err
-    for expected in ("kernel", "80, 4", "colour=red", "converged", "Adam steps", "likelihood"):
+    for expected in ("kernel", "80, 3", "colour", "steps between two values", "converged", "Adam steps", "likelihood"):
         assert expected in out
     code, out, _ = run(capsys, "demo", "--out", tmp_path / "demo.png", "--n", 200, "--steps", 2, "--quiet")
     assert code == 0 and (tmp_path / "demo.png").stat().st_size > 1000
@@ -246,7 +254,7 @@ def predict_and_die(*arguments: object) -> None:
 
     GPRegressor.predict = predict  # type: ignore[method-assign]
     chunks = warmgp.cli.commands.feature_chunks
-    warmgp.cli.commands.feature_chunks = lambda table, names: chunks(table, names, rows=10)  # type: ignore[assignment]
+    warmgp.cli.commands.feature_chunks = lambda *a, **k: chunks(*a, rows=10, **k)  # type: ignore[assignment]
     warmgp_command(*arguments)  # type: ignore[arg-type]
 
 

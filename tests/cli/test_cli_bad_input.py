@@ -30,7 +30,7 @@ FIT_ERRORS = {
     "one row": ("d.csv", "a,y\n1,2\n", [], ["d.csv", "one row", "at least two"]),
     "target not there": ("d.csv", ROWS.replace("y", "yield"), [], ["--target", "'y'", "'yield'"]),
     "several targets": ("d.csv", ROWS, ["--target", "b"], ["--target takes one column", "y, b", "one model for each"]),
-    "text column": ("d.csv", "a,colour,y\n1,red,2\n2,blue,3\n", [], ["'colour'", "'red'", "--drop", "--one-hot"]),
+    "text column": ("d.csv", "a,colour,y\n1,red,2\n2,blue,3\n", [], ["'colour'", "'red'", "--drop", "--category"]),
     "decimal comma": ("d.csv", 'a,y\n"1,5",2\n"2,5",3\n', [], ["'a'", "'1,5'", "--drop"]),
     "blank cell": ("d.csv", ROWS.replace("\n3,2,", "\n3,,"), [], ["'b'", "blank in row 4", "--drop"]),
     "NaN cell": ("d.csv", ROWS.replace("\n3,2,", "\n3,NaN,"), [], ["'b'", "blank in row 4", "leave the row out"]),
@@ -47,14 +47,14 @@ FIT_ERRORS = {
     "drop all": ("d.csv", ROWS, ["--drop", "a", "--drop", "b"], ["d.csv", "no column left"]),
     "target alone": ("d.csv", "y\n1\n2\n", [], ["d.csv", "no column left", "'y'"]),
     "one-hot unknown": ("d.csv", ROWS, ["--one-hot", "c"], ["--one-hot", "'c'"]),
-    "one-hot and drop": ("d.csv", ROWS, ["--one-hot", "a", "--drop", "a"], ["--drop and --one-hot", "'a'"]),
-    "one-hot clash": ("d.csv", "a,a=1,y\n1,2,3\n1,3,4\n", ["--one-hot", "a"], ["'a=1'", "rename"]),
-    "one-hot ambiguous": ("d.csv", "a,a=b,y\nb=c,2,3\nd,3,4\n", ["--one-hot", "a"], ["'a=b=c'", "rename"]),
-    "one-hot blank": ("d.csv", "a,y\nu,1\n,2\n", ["--one-hot", "a"], ["'a'", "blank in row 2", "fill it in"]),
+    "one-hot and drop": ("d.csv", ROWS, ["--one-hot", "a", "--drop", "a"], ["--one-hot", "'a' is in --drop"]),
+    "one-hot blank": ("d.csv", "a,y\nu,1\n,2\n", ["--one-hot", "a"], ["'a'", "blank in row 2", "--missing mean"]),
     "one-hot of many": (
         "d.csv", "a,y\n" + "".join(f"k{i},{i}\n" for i in range(201)), ["--one-hot", "a"], ["'a'", "201", "--drop a"]
     ),
-    "drift unknown": ("d.csv", ROWS, ["--trend", "drift:c"], ["trend names the column 'c'", "'a', 'b'"]),
+    "drift unknown": (
+        "d.csv", ROWS.replace("\n0,", "\n0.5,"), ["--trend", "drift:c"], ["trend names the column 'c'", "'a', 'b'"]
+    ),
     "trend too rich": ("d.csv", "a,y\n1,2\n2,3\n3,5\n", ["--trend", "linear"], ["2 terms", "3 rows", "at least 4"]),
     "nameless column": ("d.csv", ",a,y\n0,1,3\n1,3,4\n", [], ["no name", "--drop 'Unnamed: 0'"]),
 }  # fmt: skip
@@ -130,7 +130,7 @@ def bad_files(folder: Path) -> dict[str, list[str]]:
         "short_y.npz": ["y in", "(3,)", "(2,)"],
         "two_y.npz": ["y in", "(3, 2)", "one model per column"],
         "complex.npz": ["'x0'", "1j", "--drop"],
-        "text.npz": ["'x0'", "'u'", "--one-hot"],
+        "text.npz": ["'x0'", "'u'", "--category"],
         "objects.npz": ["X in", "objects of Python", "save it as numbers"],
         "folder.csv": ["is a folder"],
         "missing.csv": ["no such file"],
@@ -265,9 +265,9 @@ def test_no_permission(
 PREDICT_ERRORS = {
     "missing column": ("b,colour\n1,red\n", ["'a'", "lacks column", "add what is missing"]),
     "another column in its place": ("A,b,colour\n1,2,red\n", ["'a'", "lacks column", "'A', 'b', 'colour'"]),
-    "missing text column": ("a,b\n1,2\n", ["'colour=blue', 'colour=red'"]),
-    "unseen category": ("a,b,colour\n1,2,red\n1,2,green\n", ["'colour'", "'green' in row 2", "'blue', 'red'"]),
-    "blank category": ("a,b,colour\n1,2,red\n1,2,\n", ["'colour'", "blank in row 2", "fill it in"]),
+    "missing text column": ("a,b\n1,2\n", ["lacks column 'colour'"]),
+    "unseen category": ("a,b,colour\n1,2,red\n1,2,green\n", ["'colour'", "row 2, is 'green'", "'blue', 'red'"]),
+    "blank category": ("a,b,colour\n1,2,red\n1,2,\n", ["'colour'", "blank in row 2", "leave the row out"]),
     "text in a number": ("a,b,colour\n1,2,red\n1,two,red\n", ["'b'", "row 2 ('two')", "correct it"]),
     "blank": ("a,b,colour\n1,2,red\n,2,red\n", ["'a'", "blank in row 2", "leave the row out"]),
     "infinite": ("a,b,colour\n1,2,red\n1e999,2,red\n", ["'a'", "in row 2", "correct it"]),

@@ -24,7 +24,8 @@ from cli_tools import refused, run
 from warmgp.cli.columns import training_table
 from warmgp.cli.tables import open_table
 
-NUMBERS = "Use --drop 'a' or --one-hot 'a'"
+NUMBERS = "Use --category 'a', or --keep"
+NO_INPUT = "Use --drop 'a'"
 GOOD = [[1.0], [3.0]]
 
 
@@ -128,12 +129,12 @@ COLUMNS: dict[str, tuple[Callable[[Any], Any], object]] = {
     "half precision": (lambda pa: pa.array(np.array([1, 3], np.float16)), GOOD),
     "digits": (lambda pa: pa.array(["1", "3"]), GOOD),
     "a dictionary of text": (lambda pa: pa.array(["u", "v"]).dictionary_encode(), NUMBERS),
-    "lists": (lambda pa: pa.array([[1.0], [2.0]]), NUMBERS),
-    "structures": (lambda pa: pa.array([{"x": 1.0}, {"x": 2.0}]), NUMBERS),
-    "maps": (lambda pa: pa.array([[("k", 1)]] * 2, type=pa.map_(pa.string(), pa.int64())), NUMBERS),
-    "bytes": (lambda pa: pa.array([b"1", b"\xff"]), NUMBERS),
-    "dates": (lambda pa: pa.array([datetime.date(2026, 1, 1)] * 2), NUMBERS),
-    "time spans": (lambda pa: pa.array([datetime.timedelta(1)] * 2), NUMBERS),
+    "lists": (lambda pa: pa.array([[1.0], [2.0]]), NO_INPUT),
+    "structures": (lambda pa: pa.array([{"x": 1.0}, {"x": 2.0}]), NO_INPUT),
+    "maps": (lambda pa: pa.array([[("k", 1)]] * 2, type=pa.map_(pa.string(), pa.int64())), NO_INPUT),
+    "bytes": (lambda pa: pa.array([b"1", b"\xff"]), NO_INPUT),
+    "dates": (lambda pa: pa.array([datetime.date(2026, 1, 1)] * 2), "Use --date 'a'"),
+    "time spans": (lambda pa: pa.array([datetime.timedelta(1)] * 2), NO_INPUT),
     "nothing": (lambda pa: pa.nulls(2), "is blank in row 1 and 1 more"),
     "a whole number missing": (lambda pa: pa.array([1, None]), "is blank in row 2"),
     "a truth missing": (lambda pa: pa.array([True, None]), "is blank in row 2"),

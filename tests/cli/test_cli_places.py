@@ -97,7 +97,7 @@ REFUSED = {
     "an empty name": (["--geographic", "lat,"], "--geographic takes two columns"),
     "no such column": (["--geographic", "lat,long"], "--geographic: "),
     "the target": (["--geographic", "lat,t"], "--geographic lat,t: 't' is the target"),
-    "a dropped one": (["--geographic", "lat,lon", "--drop", "lon"], "'lon' is in --drop or --one-hot, too"),
+    "a dropped one": (["--geographic", "lat,lon", "--drop", "lon"], "'lon' is in --drop or --keep, too"),
     "one twice": (["--geographic", "lat,lon", "--geographic", "height,lon"], "columns uses column 'lon' twice"),
     "in another order": (["--geographic", "lon,lat"], "column 'lon' of "),
     "three inputs": (

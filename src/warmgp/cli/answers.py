@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from warmgp.cli.columns import UsageError, check_cells
+from warmgp.cli.columns import UsageError
+from warmgp.cli.kinds import cells_of, check_cells
+from warmgp.data.arrays import check_inputs
 from warmgp.estimator.in_units import length_scales_of
 from warmgp.estimator.intervals import check_coverage, check_levels, ends_of, normal_quantiles
 from warmgp.estimator.regressor import GPRegressor
@@ -44,6 +46,11 @@ def length_scales(model: GPRegressor) -> list[tuple[str, str, str]]:
     return rows
 
 
+def inputs_for(model: GPRegressor, X: pd.DataFrame) -> Any:
+    """Returns a table as a model takes it: with names, or without where it was fitted so."""
+    return X if hasattr(model, "feature_names_in_") else X.to_numpy()
+
+
 def answer(
     model: GPRegressor,
     X: pd.DataFrame,
@@ -59,7 +66,7 @@ def answer(
 
     ``rows`` are their numbers in the table at ``path``, counted from 1. ``quantiles`` are levels by their columns.
     """
-    inputs: Any = X if hasattr(model, "feature_names_in_") else X.to_numpy()
+    inputs = inputs_for(model, X)
     made: dict[str, FloatArray] = {}
     if std or quantiles:
         made["mean"], spread = model.predict(inputs, return_std=True)
@@ -126,7 +133,7 @@ class FarInputs:
     """
 
     def __init__(self, model: GPRegressor) -> None:
-        self._scaler = model.scaler_
+        self._model, self._scaler = model, model.scaler_
         x = self._scaler.turn(model.posterior_.x.double().cpu().numpy(), back=True)
         self._low, self._high, spread = x.min(0), x.max(0), x.std(0)
         self._reach = FAR * np.where(spread > 0, spread, 1.0)  # a constant column has units of its own
@@ -137,7 +144,8 @@ class FarInputs:
 
     def look(self, X: pd.DataFrame, path: Path, rows: NDArray[np.intp] | range) -> None:
         """Looks at the rows in X, which have these numbers in their table, counted from 1."""
-        numbers = X.to_numpy(np.float64)
+        with cells_of(path, rows):
+            numbers = check_inputs(self._model, inputs_for(self._model, X))
         check_cells(self._scaler.columns, numbers, path, rows)  # before a prediction counts rows by chunks
         z = self._scaler.turn(self._scaler.x(numbers), back=True)
         far = (z < self._low - self._reach) | (z > self._high + self._reach)
@@ -146,7 +154,8 @@ class FarInputs:
         if not self._rows:
             row, column = divmod(int(far.argmax()), far.shape[1])
             column = self._scaler.columns.sources[column]
-            cell = f"{X.iloc[row, column]:g} in row {rows[row]}"
+            given = X.iloc[row, column]
+            cell = f"{given if isinstance(given, str) else format(given, 'g')} in row {rows[row]}"
             self._first = f"column {X.columns[column]!r} of {path} is {cell}"
         self._rows += int(far.any(1).sum())
 

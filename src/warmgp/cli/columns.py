@@ -1,7 +1,8 @@
 """The columns of a table as numbers: those that a model is trained on, and those that it reads again to predict.
 
-A text column becomes indicator columns named ``column=value``: the names alone are enough to build them again for new
-rows. Whatever is no finite number is refused by column, row and value.
+Categories and dates stay text, which the model reads (:mod:`warmgp.data.reading`). Models of earlier versions have
+indicator columns named ``column=value`` instead, which are built again from their names. Whatever else is no finite
+number is refused by column, row and value.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from warmgp.cli.tables import CHUNK_ROWS, Table, TableError, quoted
-from warmgp.data.input_map import InputMap
+from warmgp.data.categories import MOST
+from warmgp.data.dates import looks_like_dates
+from warmgp.data.input_map import InputMap, said
+from warmgp.data.reading import not_numbers
 
-MOST_CATEGORIES = 200
-"""The most values of a column that --one-hot encodes."""
 LARGEST = 1e150
 """The largest number that a table may hold: standardisation and distances square it."""
 EXACT = 2.0**53
@@ -35,82 +37,77 @@ class UsageError(ValueError):
 
 # -- training ----------------------------------------------------------------------------------------------------------
 def training_table(
-    table: Table, target: str, drop: Sequence[str], one_hot: Sequence[str]
+    table: Table, target: str, drop: Sequence[str], columns: Mapping[Any, Any] | None = None, fills: bool = False
 ) -> tuple[pd.DataFrame, FloatArray]:
-    """Returns features as a DataFrame of numbers, in the file's order, and the target; refuses what is no number."""
-    for option, names in (("--drop", drop), ("--one-hot", one_hot)):
-        for name in names:
-            check_column(table, name, option)
-            if name == target:
-                raise UsageError(f"{option} {name}: that is the target")
-    both = sorted(set(drop) & set(one_hot))
-    if both:
-        raise UsageError(f"--drop and --one-hot both name {quoted(both)}: choose one")
-    dropped, encoded = set(drop), set(one_hot)
+    """Returns the inputs as a DataFrame, in the file's order, and the target; refuses what is no number.
+
+    What ``columns`` says are categories or dates is text, which the model reads. Blank cells are NaN where it fills
+    them in.
+    """
+    for name in drop:
+        check_column(table, name, "--drop")
+        if name == target:
+            raise UsageError(f"--drop {name}: that is the target")
+    dropped, texts = set(drop), _text_columns(columns)
     names = [name for name in table.columns if name != target and name not in dropped]
     if not names:
         raise TableError(f"{table.path} has no column left to learn from besides the target {target!r}")
     unnamed = [name for name in names if name.startswith("Unnamed: ")]
     if unnamed:
         raise TableError(f"a column of {table.path} has no name: name it, or leave it out: --drop {unnamed[0]!r}")
-    frame = table.read([*names, target], one_hot)
-    texts = {name: cell for name in names if name not in encoded and (cell := text_cell(frame[name])) is not None}
-    if texts:
-        told = ", ".join(f"{name!r} ({cell[:40]!r})" for name, cell in texts.items())
-        first = next(iter(texts))
-        raise TableError(f"not numbers in {table.path}: {told}. Use --drop {first!r} or --one-hot {first!r}, and so on")
+    frame = table.read([*names, target], texts)
+    _refuse_text(frame, [name for name in names if name not in texts], table.path)
     text = _numbers(frame[target])
     if text is not None and np.isnan(text).all() and not frame[target].isna().all():
         raise TableError(f"the target {target!r} of {table.path} holds text alone, and no number: check --target")
     y = numeric(frame[target], table.path, remedy="correct it or leave the row out")
     if len(y) < 2:
         raise TableError(f"{table.path} has one row: at least two are needed to learn from")
-    made: dict[str, NDArray[Any]] = {}
+    made: dict[str, Any] = {}
     for name in names:
-        if name not in encoded:
-            remedy = f"correct it, leave the row out, or --drop {name!r}"
-            made[name] = feature(frame[name], table.path, remedy=remedy)
-            continue
-        known = categories(frame[name], table.path)
-        for value in known:  # a prediction knows no more than the names
-            if resolve([f"{name}={value}"], table) != ([], {name: [value]}):
-                raise TableError(
-                    f"--one-hot {name}: '{name}={value}' reads as another column of {table.path}: rename one"
-                )
-        made |= indicators(frame[name], known, table.path)
+        remedy = f"correct it, leave the row out, or --drop {name!r}"
+        remedy += "" if fills else ", or let --missing mean fill in what is blank"
+        made[name] = cells(frame[name], table.path, text=name in texts, blank=fills, remedy=remedy)
     return pd.DataFrame(made), y
 
 
-# -- places -----------------------------------------------------------------------------------------------------------
-def places(given: Sequence[str]) -> dict[tuple[str, ...], str] | None:
-    """Returns what --geographic says of columns, as GPRegressor takes it; None where it is not given."""
-    pairs = [tuple(part.strip() for part in text.split(",")) for text in given]
-    for text, pair in zip(given, pairs, strict=True):
-        if len(pair) != 2 or not all(pair):
-            raise UsageError(f"--geographic takes two columns, latitude,longitude, got {text!r}")
-    return dict.fromkeys(pairs, "geographic") or None
+def _text_columns(columns: Mapping[Any, Any] | None) -> list[str]:
+    """Returns the columns that are read as text: categories, and dates with what repeats in them."""
+    kinds = {key: said(given) for key, given in (columns or {}).items()}
+    dated = {key for key, (_, options) in kinds.items() if any(isinstance(one, str) for one in options)}
+    return [key for key, (kind, _) in kinds.items() if kind in ("category", "date") or key in dated]
 
 
-def check_places(
-    table: Table, target: str, columns: Mapping[tuple[str, ...], str] | None, others: Sequence[str]
-) -> None:
-    """Refuses places made of columns that the table lacks, of the target, and of what ``others`` drop or encode."""
-    for pair in columns or ():
-        for name in pair:
-            check_column(table, name, "--geographic")
-            if name == target:
-                raise UsageError(f"--geographic {','.join(pair)}: {name!r} is the target")
-            if name in others:
-                raise UsageError(f"--geographic {','.join(pair)}: {name!r} is in --drop or --one-hot, too: choose one")
+def _refuse_text(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
+    """Refuses text among numbers, by its cell, and columns of text, by what could be said of them."""
+    told, advice = [], []
+    for name in names:
+        cell = text_cell(frame[name])
+        if cell is None:
+            continue
+        bad = not_numbers(frame[name])
+        if 2 * bad.sum() < (~frame[name].isna()).sum():
+            row, more = int(bad.argmax()), f" (and in {int(bad.sum()) - 1} more rows)" if bad.sum() > 1 else ""
+            raise TableError(
+                f"{path}, row {row + 1}, column {name!r}: {cell[:40]!r} is not a number{more}: correct it, leave the "
+                f"row out, or --drop {name!r}"
+            )
+        told.append(f"{name!r} ({cell[:40]!r})")
+        advice.append(f"{_option_for(frame[name])} {name!r}")
+    if told:
+        left_out = all(one.startswith(("--drop", "--keep")) for one in advice)
+        end = "" if left_out else ", or --keep (or --drop) what is no input"
+        raise TableError(f"not numbers in {path}: {', '.join(told)}. Use {', '.join(advice)}{end}")
 
 
-def check_cells(columns: InputMap, X: FloatArray, path: Path, rows: NDArray[np.intp] | range) -> None:
-    """Raises for a cell of X that has no meaning in its column, by the numbers of the rows in the table at ``path``."""
-    bad = columns.bad_cell(X)
-    if bad is not None:
-        more = f" and {bad.rows - 1} more" if bad.rows > 1 else ""
-        where = f"column {columns.names[bad.column]!r} of {path}, row {rows[bad.row]}{more}"
-        raise TableError(f"{where}, {bad.problem}")
+def _option_for(column: Any) -> str:
+    """Returns the option for a column that is not numbers: what its cells can be."""
+    if looks_like_dates(column):
+        return "--date"
+    there = column.dropna()
+    if not len(there) or not isinstance(there.iloc[0], str):
+        return "--drop"
+    return "--category" if there.nunique() <= min(MOST, max(2, len(there) // 2)) else "--keep"
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
@@ -140,15 +137,34 @@ def one_target(table: Table, given: Sequence[str]) -> str:
     return given[0]
 
 
-def feature(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> NDArray[Any]:
-    """Returns an input column as finite float64, or as its whole numbers where float64 cannot hold them all."""
+def cells(
+    column: Any, path: Path, first_row: int = 1, *, text: bool = False, blank: bool = False, remedy: str = ""
+) -> NDArray[Any]:
+    """Returns an input column as it is handed to a model: numbers, or text that it reads; blanks where it may."""
+    if not text:
+        return feature(column, path, first_row, remedy, blank)
+    missing = column.isna().to_numpy()
+    if missing.any() and not blank:
+        row, more = int(missing.argmax()), f" and {int(missing.sum()) - 1} more" if missing.sum() > 1 else ""
+        raise TableError(f"column {column.name!r} of {path} is blank in row {first_row + row}{more}: {remedy}")
+    return np.asarray(column.to_numpy(dtype=object))
+
+
+def feature(column: Any, path: Path, first_row: int = 1, remedy: str = "", blank: bool = False) -> NDArray[Any]:
+    """Returns an input column as finite float64, or as its whole numbers where float64 cannot hold them all.
+
+    With ``blank`` a cell may be blank, and is NaN.
+    """
     if _is_plain(column) and column.dtype.kind in "iu" and _loses_digits(column, column.to_numpy(np.float64)):
         return np.asarray(column.to_numpy())
-    return numeric(column, path, first_row, remedy)
+    return numeric(column, path, first_row, remedy, blank)
 
 
-def numeric(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> FloatArray:
-    """Returns a column as finite float64; raises a TableError that names it and its first bad row otherwise."""
+def numeric(column: Any, path: Path, first_row: int = 1, remedy: str = "", blank: bool = False) -> FloatArray:
+    """Returns a column as finite float64; raises a TableError that names it and its first bad row otherwise.
+
+    With ``blank`` a cell may be blank, and is NaN.
+    """
     values = _numbers(column)
     label, end = f"column {column.name!r} of {path}", f": {remedy}" if remedy else ""
     if values is None:
@@ -162,9 +178,10 @@ def numeric(column: Any, path: Path, first_row: int = 1, remedy: str = "") -> Fl
         )
     if largest <= LARGEST:  # false with NaN
         return values
+    missing = column.isna().to_numpy()
     for bad, problem in (
-        (column.isna().to_numpy(), "is blank"),
-        (np.isnan(values), "is not a number"),
+        (missing & (not blank), "is blank"),
+        (np.isnan(values) & ~missing, "is not a number"),
         (np.isinf(values), "is infinite"),
         (np.abs(values) > LARGEST, "is too large to square"),
     ):
@@ -185,17 +202,6 @@ def text_cell(column: Any) -> str | None:
         return str(column.iloc[0])
     bad = np.isnan(values) & ~column.isna().to_numpy()
     return str(column.iloc[int(bad.argmax())]) if bad.any() else None
-
-
-def categories(column: Any, path: Path) -> list[str]:
-    """Returns the different values of a text column, sorted; raises where there are too many."""
-    found = sorted(column.dropna().unique())  # blanks are refused by indicators
-    if len(found) > MOST_CATEGORIES:
-        raise TableError(
-            f"column {column.name!r} of {path} has {len(found):,} different values, too many for --one-hot "
-            f"(at most {MOST_CATEGORIES}): use --drop {column.name}"
-        )
-    return found
 
 
 def indicators(column: Any, known: Sequence[str], path: Path, first_row: int = 1) -> dict[str, FloatArray]:
@@ -235,17 +241,34 @@ def resolve(names: Sequence[str], table: Table) -> tuple[list[str], dict[str, li
 
 
 def feature_chunks(
-    table: Table, names: Sequence[str], extra: Sequence[str] = (), rows: int = CHUNK_ROWS
-) -> Iterator[tuple[Any, dict[str, FloatArray]]]:
-    """Yields chunks of (the features of a model in its order, the extra columns), all checked."""
+    table: Table,
+    names: Sequence[str],
+    extra: Sequence[str] = (),
+    rows: int = CHUNK_ROWS,
+    *,
+    columns: InputMap | None = None,
+    keep: Sequence[str] = (),
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yields chunks of (the features of a model in its order, the extra columns), all checked.
+
+    ``columns`` is what the model knows of them: which are text, and which may be blank. ``keep`` are more columns, as
+    they stand in the file.
+    """
     plain, one_hot = resolve(names, table)
+    texts = set() if columns is None else {names[j] for j in columns.read}
+    blank = set() if columns is None else {names[j] for j in columns.with_gaps}
     needed = list(dict.fromkeys([*plain, *one_hot, *extra]))
+    raw = [name for name in keep if name not in needed]
     row, remedy = 1, "correct it or leave the row out"
-    for part in table.chunks(needed, list(one_hot), rows):
-        made: dict[str, NDArray[Any]] = {name: feature(part[name], table.path, row, remedy) for name in plain}
+    for part in table.chunks([*needed, *raw], [*one_hot, *texts], rows, raw):
+        made: dict[str, NDArray[Any]] = {
+            name: cells(part[name], table.path, row, text=name in texts, blank=name in blank, remedy=remedy)
+            for name in plain
+        }
         for name, known in one_hot.items():
             made |= indicators(part[name], known, table.path, row)
-        others = {name: numeric(part[name], table.path, row, remedy) for name in extra}
+        others: dict[str, Any] = {name: numeric(part[name], table.path, row, remedy) for name in extra}
+        others |= {name: part[name] for name in keep}
         yield pd.DataFrame({name: made[name] for name in names}), others
         row += len(part)
 

@@ -22,18 +22,17 @@ import warmgp
 from warmgp.cli import demo as demonstration
 from warmgp.cli import options as opt
 from warmgp.cli.answers import FarInputs, answer, length_scales, levels_asked
-from warmgp.cli.columns import UsageError, feature_chunks, one_target, places, resolve
+from warmgp.cli.columns import UsageError, feature_chunks, one_target, resolve
 from warmgp.cli.fitting import (
     check_apart,
     check_fit,
     check_request,
     fit_table,
-    number,
-    seconds,
+    parsed,
     show_trend,
-    trend_asked,
 )
 from warmgp.cli.held_out import metrics
+from warmgp.cli.kinds import columns_asked, kept_columns, text_inputs
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
 from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import bar, cells, console, lines_of, say, show, tell
@@ -83,8 +82,14 @@ def fit(
     target: opt.Target,
     out: opt.OutModel = None,
     drop: opt.Drop = None,
+    keep: opt.Keep = None,
+    category: opt.Category = None,
     one_hot: opt.OneHot = None,
+    date: opt.Date = None,
+    periodic: opt.Periodic = None,
     geographic: opt.Geographic = None,
+    missing: opt.Missing = "error",
+    unknown_category: opt.UnknownCategory = "error",
     test_fraction: opt.TestFraction = None,
     kernel: opt.KernelName = "auto",
     ard: opt.Ard = True,
@@ -117,30 +122,26 @@ def fit(
     model = GPRegressor(
         kernel,
         ard=ard,
-        columns=places(geographic or []),
+        columns=columns_asked(geographic, category, one_hot, date, periodic),
+        missing=missing,
+        unknown_category=unknown_category,
         anisotropy=anisotropy,
         solver=solver,
         gradient=gradient,
         n_probes=n_probes,
-        n_features=number("--n-features", n_features, int),
         tol=tol,
-        max_epochs=number("--max-epochs", max_epochs, float, none=True),
-        n_steps=number("--n-steps", n_steps, int),
-        learning_rate=number("--learning-rate", learning_rate, float),
         init=init,
-        trend=trend_asked("--trend", trend),
         noise_floor=noise_floor,
         dtype=dtype,
         device=device,
-        time_limit=seconds("--time-limit", time_limit),
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         verbose=not quiet,
         random_state=seed,
+        **parsed(n_features, max_epochs, n_steps, learning_rate, time_limit, trend),
     )
     check_fit(model, data, out, test_fraction, resume=resume, dry_run=dry_run)
-    where = None if dry_run else out
-    fit_table(model, data, target, where, drop=drop or [], one_hot=one_hot or [], test_fraction=test_fraction)
+    fit_table(model, data, target, None if dry_run else out, drop=drop, keep=keep, test_fraction=test_fraction)
 
 
 @app.command()
@@ -148,8 +149,13 @@ def plan(
     data: opt.Data,
     target: opt.Target,
     drop: opt.Drop = None,
+    keep: opt.Keep = None,
+    category: opt.Category = None,
     one_hot: opt.OneHot = None,
+    date: opt.Date = None,
+    periodic: opt.Periodic = None,
     geographic: opt.Geographic = None,
+    missing: opt.Missing = "error",
     kernel: opt.KernelName = "auto",
     solver: opt.SolverName = "auto",
     n_steps: opt.Steps = "auto",
@@ -163,16 +169,15 @@ def plan(
     """
     model = GPRegressor(
         kernel,
-        columns=places(geographic or []),
+        columns=columns_asked(geographic, category, one_hot, date, periodic),
+        missing=missing,
         solver=solver,
-        n_steps=number("--n-steps", n_steps, int),
-        trend=trend_asked("--trend", trend),
         device=device,
-        time_limit=seconds("--time-limit", time_limit),
         random_state=0,
+        **parsed("auto", "auto", n_steps, "auto", time_limit, trend),
     )
     check_fit(model, data, None, None, resume=False, dry_run=True)
-    fit_table(model, data, target, None, drop=drop or [], one_hot=one_hot or [])
+    fit_table(model, data, target, None, drop=drop, keep=keep)
 
 
 @app.command()
@@ -186,6 +191,7 @@ def predict(
     interval: opt.Interval = None,
     quantiles: opt.Quantiles = None,
     samples: opt.Samples = 0,
+    keep: opt.Carried = None,
     device: opt.Device = "auto",
     quiet: opt.Quiet = False,
 ) -> None:
@@ -194,7 +200,7 @@ def predict(
     In chunks, so that the table may be larger than memory; the output appears when it is whole.
     """
     check_apart({"MODEL": model, "DATA": data, "--out": out})
-    gridded, levels = check_request(data, grid, blocks, samples), levels_asked(interval, quantiles)
+    gridded, levels = check_request(data, grid, blocks, samples, keep), levels_asked(interval, quantiles)
     check_map_path(out) if gridded else TableWriter(out)  # before a model is read
     fitted = GPRegressor.load(model, device)
     most = fitted.posterior_.n_samples
@@ -205,30 +211,34 @@ def predict(
         )
     names = feature_names(fitted)
     if data is None or gridded:
-        cells = parse_grid(grid or "", names) if data is None else cells_in(data, names)
+        texts = text_inputs(fitted)
+        cells = parse_grid(grid or "", names, texts) if data is None else cells_in(data, names, texts)
         std = std or data is None or blocks is not None  # a map without its uncertainty is half a map
         source = data or Path("--grid")
         predict_map(
             fitted, cells, source, out, std=std, samples=samples, blocks=blocks, quantiles=levels, quiet=quiet
         )  # fmt: skip
     else:
-        predict_rows(fitted, data, out, std=std, samples=samples, quantiles=levels, quiet=quiet)
+        predict_rows(fitted, data, out, std=std, samples=samples, quantiles=levels, quiet=quiet, keep=keep)
 
 
 def predict_rows(
-    model: GPRegressor, data: Path, out: Path, *, std: bool, samples: int, quantiles: Mapping[str, float], quiet: bool
-) -> None:
-    """Predicts every row of a table and writes what comes of it."""
+    model: GPRegressor, data: Path, out: Path, *, std: bool, samples: int, quantiles: Mapping[str, float], quiet: bool,
+    keep: list[str] | None = None,
+) -> None:  # fmt: skip
+    """Predicts every row of a table and writes what comes of it, beside the columns that are kept."""
     table = open_table(data)
     names = feature_names(model)
     resolve(names, table)
+    kept = kept_columns(table, keep, ["mean", *(["std"] if std else []), *(f"sample_{k + 1}" for k in range(samples))])
     far, rows = FarInputs(model), 0
     with TableWriter(out) as writer, bar(quiet) as shown:
         task = shown.add_task("predicting", total=1.0, rows="0 rows")
-        for X, _ in feature_chunks(table, names):
-            numbers = range(rows + 1, rows + len(X) + 1)
-            far.look(X, data, numbers)
-            writer.write(answer(model, X, data, numbers, std=std, samples=samples, quantiles=quantiles))
+        for X, others in feature_chunks(table, names, columns=model.scaler_.columns, keep=kept):
+            which = range(rows + 1, rows + len(X) + 1)
+            far.look(X, data, which)
+            found = answer(model, X, data, which, std=std, samples=samples, quantiles=quantiles)
+            writer.write({name: others[name] for name in kept} | found)
             rows += len(X)
             shown.update(task, completed=table.fraction, rows=f"{rows:,} rows")
         shown.update(task, completed=1.0)
@@ -259,10 +269,10 @@ def score(
     parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
     with bar(quiet) as shown:
         task = shown.add_task("predicting", total=1.0, rows="")
-        for X, others in feature_chunks(table, names, [name]):
-            numbers = range(rows + 1, rows + len(X) + 1)
-            far.look(X, data, numbers)
-            found = answer(fitted, X, data, numbers, std=True)
+        for X, others in feature_chunks(table, names, [name], columns=fitted.scaler_.columns):
+            which = range(rows + 1, rows + len(X) + 1)
+            far.look(X, data, which)
+            found = answer(fitted, X, data, which, std=True)
             parts.append((others[name], found["mean"], found["std"]))
             rows += len(X)
             shown.update(task, completed=table.fraction)

@@ -10,19 +10,33 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from rich.table import Table as Grid
 
 from warmgp.cli.answers import answer
-from warmgp.cli.columns import UsageError, check_cells, check_places, one_target, training_table
+from warmgp.cli.columns import UsageError, one_target, training_table
 from warmgp.cli.held_out import metrics, split
+from warmgp.cli.kinds import (
+    answerable,
+    cells_of,
+    check_cells,
+    check_said,
+    declared,
+    kept_columns,
+    labels_among,
+    repeated,
+)
 from warmgp.cli.tables import GRID, open_table, table_format
-from warmgp.cli.terminal import cells, console, lines_of, show, tell
-from warmgp.data.input_map import InputMap
+from warmgp.cli.terminal import cells, console, lines_of, say, show, tell
+from warmgp.data.arrays import check_inputs
 from warmgp.data.scaling import check_varies
 from warmgp.estimator.parameters import check_parameters
+from warmgp.estimator.prepare import reader_of
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.paths import check_writable
 from warmgp.trend import NAMED
+
+FloatArray = NDArray[np.float64]
 
 
 def number(option: str, text: str, kind: Callable[[str], Any], none: bool = False) -> Any:
@@ -61,6 +75,20 @@ def trend_asked(option: str, text: str | None) -> str | list[str] | None:
     if not text.startswith("drift:") or not all(columns):
         raise UsageError(f"{option} must be {', '.join(NAMED)} or drift:COL,COL, got {text!r}")
     return columns
+
+
+def parsed(
+    n_features: str, max_epochs: str, n_steps: str, learning_rate: str, time_limit: str | None, trend: str | None
+) -> dict[str, Any]:
+    """Returns the parameters whose options are text that has to be read: numbers or "auto", a time, a trend."""
+    return {
+        "n_features": number("--n-features", n_features, int),
+        "max_epochs": number("--max-epochs", max_epochs, float, none=True),
+        "n_steps": number("--n-steps", n_steps, int),
+        "learning_rate": number("--learning-rate", learning_rate, float),
+        "time_limit": seconds("--time-limit", time_limit),
+        "trend": trend_asked("--trend", trend),
+    }
 
 
 def show_trend(model: GPRegressor) -> None:
@@ -116,12 +144,16 @@ def check_paths(data: Path, out: Path | None, checkpoint: Path | None, resume: b
     check_apart({"DATA": data, "--out": out, "--checkpoint": checkpoint})
 
 
-def check_request(data: Path | None, grid: str | None, blocks: int | None, samples: int) -> bool:
+def check_request(
+    data: Path | None, grid: str | None, blocks: int | None, samples: int, keep: Sequence[str] | None = None
+) -> bool:
     """Returns whether a grid is to be predicted; refuses options of predict that do not go together."""
     if (data is None) == (grid is None):
         both = "not both" if grid is not None else 'such as --grid "lon=5:17:0.05,lat=43:49:0.05"'
         raise UsageError(f"predict needs DATA, a file with what to predict, or --grid, {both}")
     gridded = data is None or table_format(data) == GRID
+    if gridded and keep:
+        raise UsageError("--keep carries columns of a table over, and a map has its coordinates anyway: leave it out")
     if blocks is not None:
         if not gridded:
             raise UsageError(f"--blocks averages over cells, and {data} has rows: use --grid")
@@ -146,8 +178,8 @@ def fit_table(
     target: Sequence[str],
     out: Path | None,
     *,
-    drop: Sequence[str] = (),
-    one_hot: Sequence[str] = (),
+    drop: Sequence[str] | None = None,
+    keep: Sequence[str] | None = None,
     test_fraction: float | None = None,
 ) -> None:
     """Trains on a table, writes the model to ``out`` and scores it on rows held out; without ``out`` tells the plan.
@@ -156,14 +188,13 @@ def fit_table(
     """
     table = open_table(data, target)
     name = one_target(table, target)
-    check_places(table, name, model.columns, [*drop, *one_hot])
-    X, values = training_table(table, name, drop, one_hot)
-    if model.columns:
-        check_cells(InputMap.of(model.columns, list(X.columns)), X.to_numpy(np.float64), data, range(1, len(X) + 1))
+    left_out = [*(drop or ()), *kept_columns(table, keep)]
+    check_said(table, name, model.columns, left_out)
+    X, values = training_table(table, name, left_out, model.columns, model.missing == "mean")
+    X, train, test, again = _prepared(model, X, values, data, test_fraction)
     y = pd.Series(values, name=name)
     if table.left_out:
         tell(f"{table.left_out:,} cells of {data} lack a value and are left out: {len(y):,} are used", stderr=True)
-    train, test = split(len(y), test_fraction, model.random_state)
     check_varies(values[train], f"the target {name!r} of {data}", "check --target")
     size = f"{len(train):,} rows of {X.shape[1]} columns"
     if out is None:
@@ -184,5 +215,34 @@ def fit_table(
     show_trend(model)
     if len(test):
         found = answer(model, X.iloc[test], data, test + 1, std=True)
-        title = f"{len(test):,} held-out rows, which the model has not seen"
+        seen = f"{again:,} of which repeat a training row" if again else "which the model has not seen"
+        title = f"{len(test):,} held-out rows, {seen}"
         show(title, metrics(values[test], found["mean"], found["std"]))
+
+
+def _prepared(
+    model: GPRegressor, X: pd.DataFrame, y: FloatArray, data: Path, test_fraction: float | None
+) -> tuple[pd.DataFrame, NDArray[np.intp], NDArray[np.intp], int]:
+    """Returns the inputs, the rows to train on and to score, and how many of the latter repeat the former.
+
+    The table is read as a whole before any rows are held out: categories then know the values of all rows, and
+    ``model.columns`` how dates are written. What is odd, and no error, is remarked.
+    """
+    probe, rows = reader_of(model), range(1, len(X) + 1)
+    with cells_of(data, rows):
+        numbers = check_inputs(probe, X, reset=True)
+    check_cells(probe.columns_, numbers, data, rows)
+    X, model.columns = declared(X, model.columns, probe.columns_)
+    train, held_out = split(len(X), test_fraction, model.random_state)
+    for name in labels_among(X):
+        what = f"column {name!r} of {data} has another whole number in every row"
+        say("note", f"{what}: if that is a label, which says nothing of the target, leave it out: --keep {name!r}")
+    test = answerable(numbers, train, held_out)
+    if len(test) < len(held_out):
+        what = f"{len(held_out) - len(test):,} of {len(held_out):,} held-out rows lack a value"
+        say("note", f"{what} that every training row has: they are not scored")
+    again = repeated(numbers, y, train, test)
+    if again:
+        what = f"{again:,} of {len(test):,} held-out rows have the same cells as a training row"
+        say("note", f"{what}: the score flatters the model; leave repeated rows out of {data} for one of new rows")
+    return X, train, test, again

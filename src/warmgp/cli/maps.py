@@ -79,14 +79,13 @@ def predict_map(
         tell(f"predicted {done:,} cells ({sides}): {out}", stderr=True)
 
 
-def cells_in(path: Path, names: Sequence[str]) -> Cells:
-    """Returns the cells of the grid in a NetCDF file, which must have these inputs."""
+def cells_in(path: Path, names: Sequence[str], texts: Sequence[str] = ()) -> Cells:
+    """Returns the cells of the grid in a NetCDF file, which must have these inputs, and none of them as text."""
     table = open_table(path, names)
     _, one_hot = resolve(names, table)
-    if one_hot or not isinstance(table, NetcdfTable):
-        raise TableError(
-            f"{path} has no text columns, and the model was fitted to {quoted(list(one_hot))}: use a table"
-        )
+    text = [*texts, *one_hot]
+    if text or not isinstance(table, NetcdfTable):
+        raise TableError(f"{path} has no text columns, and the model was fitted to {quoted(text)}: use a table")
     return table.cells
 
 

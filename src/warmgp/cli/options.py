@@ -17,7 +17,17 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="no progress bar")]
 Target = Annotated[list[str], typer.Option(metavar="COL", help="column to predict")]
 OutModel = Annotated[Path | None, typer.Option(help="model file to write")]
 Drop = Annotated[list[str] | None, typer.Option(metavar="COL", help="column to leave out (repeatable)")]
-OneHot = Annotated[list[str] | None, typer.Option(metavar="COL", help="text column to encode (repeatable)")]
+Keep = Annotated[list[str] | None, typer.Option(metavar="COL,COL", help="columns that are no inputs, such as an id")]
+OneHot = Annotated[list[str] | None, typer.Option(metavar="COL", help="the same as --category, for one column")]
+Category = Annotated[
+    list[str] | None, typer.Option(metavar="COL,COL", help="columns of a few different values, as text")
+]
+Date = Annotated[list[str] | None, typer.Option(metavar="COL,COL", help="columns of dates; COL=%d/%m/%Y as written")]
+Periodic = Annotated[
+    list[str] | None, typer.Option(metavar="COL=PERIOD", help="hour=24, or when=year (week, day) of dates")
+]
+Missing = Annotated[str, typer.Option(help="blank inputs: error, or mean to fill them in")]
+UnknownCategory = Annotated[str, typer.Option(help="a value not seen in training: error, or zero")]
 Geographic = Annotated[
     list[str] | None, typer.Option(metavar="LAT,LON", help="two columns in degrees: a place (repeatable)")
 ]
@@ -53,6 +63,9 @@ GridText = Annotated[
     str | None, typer.Option("--grid", metavar="SPEC", help='cells instead of DATA: "x=0:9:0.1,y=0:5:0.1,day=180"')
 ]
 Blocks = Annotated[int | None, typer.Option(metavar="K", help="average each cell of a grid by K points a side")]
+Carried = Annotated[
+    list[str] | None, typer.Option("--keep", metavar="COL,COL", help="columns to carry over to the output (repeatable)")
+]
 Std = Annotated[bool, typer.Option("--std", help="also the standard deviation of a new observation")]
 Interval = Annotated[
     float | None, typer.Option(metavar="SHARE", help="also lower and upper end that hold this share, such as 0.9")

@@ -68,11 +68,16 @@ class Table(ABC):
         """Says whether it has a column of that name."""
         return name in self._known
 
-    def chunks(self, columns: Sequence[str], text: Sequence[str] = (), rows: int = CHUNK_ROWS) -> Iterator[Any]:
-        """Yields DataFrames of those columns, of exactly ``rows`` rows but the last; ``text`` columns as strings."""
+    def chunks(
+        self, columns: Sequence[str], text: Sequence[str] = (), rows: int = CHUNK_ROWS, raw: Sequence[str] = ()
+    ) -> Iterator[Any]:
+        """Yields DataFrames of those columns, of exactly ``rows`` rows but the last; ``text`` columns as strings.
+
+        Those of ``raw`` stay what they are in the file: of a CSV text, to the last letter.
+        """
         waiting: list[Any] = []
         count = total = 0
-        for part in self._parts(list(columns), list(text), rows):
+        for part in self._parts(list(columns), [*text, *raw], rows):
             for name in text:
                 part[name] = _as_text(part[name])
             total += len(part)
@@ -332,7 +337,7 @@ class TableWriter:
             self._stream = gzip.GzipFile("", "wb", fileobj=self._file)
         return self
 
-    def write(self, columns: Mapping[str, FloatArray]) -> None:
+    def write(self, columns: Mapping[str, Any]) -> None:
         """Appends rows, given by column."""
         frame = pd.DataFrame(dict(columns))
         if self.kind == ".npz":
@@ -358,4 +363,11 @@ class TableWriter:
                 self._stream.close()
             if self._kept:
                 whole = pd.concat(self._kept)
-                np.savez(self._file, **{name: whole[name].to_numpy() for name in whole})
+                columns: dict[str, Any] = {name: _plain_array(whole[name]) for name in whole}
+                np.savez(self._file, **columns)
+
+
+def _plain_array(column: Any) -> NDArray[Any]:
+    """Returns a column as an array that numpy writes without Python's objects: text as text, "" for none."""
+    values = column.to_numpy()
+    return values if values.dtype.kind in "fiubM" else np.asarray(column.fillna("").astype(str).to_numpy(dtype=str))

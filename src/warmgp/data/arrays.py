@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from warmgp.data.input_map import InputMap
 from warmgp.data.named_grids import is_named
+from warmgp.data.reading import column_names, is_frame, known_columns, read_columns, text_problem
 
 FloatArray = NDArray[np.float64]
 
@@ -47,30 +50,32 @@ def check_inputs(estimator: Any, X: Any, *, reset: bool = False, least: int = 1,
     """
     if is_named(X):
         raise ValueError(f"{name} is a grid of xarray, for predict and predict_blocks: give rows of numbers")
-    X = to_numpy(X)
+    X, fills = to_numpy(X), getattr(estimator, "missing", "error") == "mean"
+    if fills:
+        X = _unmasked(X)
     _check_mask(name, X)
+    X, columns = read_columns(estimator, X, learn=reset, name=name)
     for column, dtype in _dtypes(X):
-        _check_kind(f"{name}{column}", dtype)
+        _check_kind(f"{name}{column}", dtype, column.strip(", ").removeprefix("column "))
     try:
         inputs = validate_data(
             estimator, X, reset=reset, dtype=np.float64, order="C", ensure_min_samples=least, ensure_all_finite=False
         )
     except (ValueError, TypeError) as error:
-        text = _first_text(X)
-        if text is None:
+        problem = text_problem(X)
+        if problem is None:
             if name == "X":
                 raise
             raise type(error)(f"{name}: {error}") from error
-        raise type(error)(f"{name}{text} is not numbers ({error}): {_TO_NUMBERS}") from error
-    check_finite(name, inputs, getattr(X, "columns", None))
-    return np.asarray(inputs)
-
-
-def column_names(X: Any, count: int) -> tuple[str | int, ...]:
-    """Returns what a user knows the columns of X by: their names where it is a table, their numbers otherwise."""
-    if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
-        return tuple(range(count))
-    return tuple(name if isinstance(name, str) or type(name) is int else str(name) for name in X.columns)
+        raise type(error)(f"{name}{problem[0]} ({error}): {problem[1]}") from error
+    inputs, names = np.asarray(inputs), column_names(X, inputs.shape[1])
+    if reset:
+        columns = columns or InputMap.of(getattr(estimator, "columns", None), names)
+        check_finite(name, inputs, names, range(len(names)) if fills else (), _OR_FILL)
+        estimator.columns_ = columns.filled(inputs) if fills else columns
+    else:
+        check_finite(name, inputs, names, known_columns(estimator).with_gaps, _NO_GAPS if fills else "")
+    return inputs
 
 
 def all_finite(predicted: FloatArray) -> FloatArray:
@@ -94,7 +99,7 @@ def integer_rest(X: Any) -> FloatArray | None:
     Nanoseconds since 1970 are about 2⁶⁰, where neighbouring float64 numbers are 256 ns apart.
     """
     X = to_numpy(X)
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):  # pandas, polars
+    if is_frame(X):
         columns = [np.asarray(X[name]) for name in X.columns]
     else:
         table = np.asarray(X)
@@ -151,12 +156,17 @@ def check_targets(y: Any, n: int, name: str = "y", inputs: str = "X") -> FloatAr
     return values
 
 
-def check_finite(name: str, values: FloatArray, columns: Any = None) -> None:
+def check_finite(
+    name: str, values: FloatArray, columns: Any = None, may_lack: Sequence[int] = (), remedy: str = ""
+) -> None:
     """Raises where a cell of an array of (n,) or (n, d) is NaN or infinite; names the first of them.
 
-    ``columns`` are the names of the columns; by default their numbers.
+    ``columns`` are the names of the columns; by default their numbers. NaN is allowed in those of the numbers
+    ``may_lack``. ``remedy`` is what helps for NaN, beyond other data.
     """
     bad = ~np.isfinite(values)
+    if len(may_lack):
+        bad[:, list(may_lack)] &= ~np.isnan(values[:, list(may_lack)])
     if not bad.any():
         return
     first = np.unravel_index(int(bad.argmax()), values.shape)
@@ -165,7 +175,8 @@ def check_finite(name: str, values: FloatArray, columns: Any = None) -> None:
         where += f", column {list(range(values.shape[1]) if columns is None else columns)[first[1]]!r}"
     what = "NaN" if np.isnan(values[first]) else "infinity"
     more = f" (and in {int(bad.sum()) - 1} more cells)" if bad.sum() > 1 else ""
-    raise ValueError(f"{name} contains {what} in {where}, counted from 0{more}: fill in or leave out such rows")
+    end = remedy if what == "NaN" else ""
+    raise ValueError(f"{name} contains {what} in {where}, counted from 0{more}: fill in or leave out such rows{end}")
 
 
 def check_validation(estimator: Any, validation: Any) -> tuple[FloatArray, FloatArray]:
@@ -177,14 +188,18 @@ def check_validation(estimator: Any, validation: Any) -> tuple[FloatArray, Float
 
 
 _TO_NUMBERS = "turn it into numbers or leave it out"
+_OR_FILL = ', or let missing="mean" fill them in'
+_NO_GAPS = ". No row of the training lacks that column: the model has not learned what a missing value means there"
 
 
-def _check_kind(name: str, dtype: Any) -> None:
+def _check_kind(name: str, dtype: Any, column: str = "") -> None:
+    """Raises for a dtype that would lose its meaning as numbers; ``column`` is how ``columns=`` would name it."""
     kind = NO_NUMBERS.get(getattr(dtype, "kind", ""))
     if hasattr(dtype, "is_temporal") and dtype.is_temporal():  # polars
         kind = "Dates"
     if kind is not None:
-        raise ValueError(f"{kind} not supported: {name} has dtype {dtype}: {_TO_NUMBERS}")
+        say = f', or say what it is: columns={{{column}: "date"}}' if kind == "Dates" and column else ""
+        raise ValueError(f"{kind} not supported: {name} has dtype {dtype}: {_TO_NUMBERS}{say}")
 
 
 def _check_mask(name: str, values: Any) -> None:
@@ -203,26 +218,17 @@ def _check_mask(name: str, values: Any) -> None:
         )
 
 
+def _unmasked(values: Any) -> Any:
+    """Returns a masked array, or a list of such, with NaN under the mask; anything else as it came."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(values), np.nan, np.ma.getdata(values))
+    if isinstance(values, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in values):
+        return [_unmasked(row) for row in values]
+    return values
+
+
 def _dtypes(X: Any) -> list[tuple[str, Any]]:
     """Returns (which column, dtype) of each column of a data frame; one pair for a whole array."""
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+    if is_frame(X):
         return [(f", column {column!r},", dtype) for column, dtype in zip(X.columns, X.dtypes, strict=False)]
     return [("", getattr(X, "dtype", None))]
-
-
-def _first_text(X: Any) -> str | None:
-    """Names the first column that is not numbers, for an error; returns None where that is not what is wrong with X."""
-    if hasattr(X, "columns"):
-        columns = {name: X[name] for name in X.columns}
-    else:
-        try:
-            table = np.asarray(X, dtype=object)
-        except ValueError:  # rows of different lengths, which scikit-learn has said
-            return None
-        columns = dict(enumerate(table.T)) if table.ndim == 2 else {}
-    for name, column in columns.items():
-        try:
-            np.asarray(column, dtype=np.float64)
-        except (ValueError, TypeError):
-            return f", column {name!r},"
-    return None

@@ -176,18 +176,20 @@ def axis(name: str, start: float, stop: float, step: float) -> FloatArray:
     return start + step * np.arange(math.floor(steps) + 1, dtype=np.float64)
 
 
-def grid_cells(axes: Mapping[str, tuple[float, float, float]], fixed: Mapping[str, float]) -> Cells:
-    """Returns the cells of a grid by (start, stop, step) of its inputs, centred on these values; others are numbers.
+def grid_cells(axes: Mapping[str, tuple[float, float, float]], fixed: Mapping[str, float | str]) -> Cells:
+    """Returns the cells of a grid by (start, stop, step) of its inputs, centred on these values; others are fixed.
 
-    The first of ``axes`` is the last dimension.
+    The first of ``axes`` is the last dimension. What is fixed to a text is no coordinate: rasters hold numbers.
     """
     values = {name: axis(name, *given) for name, given in reversed(list(axes.items()))}
     check_size(math.prod(map(len, values.values())), " × ".join(f"{len(v):,} of {n!r}" for n, v in values.items()))
     half = {name: step / 2 for name, (_, _, step) in axes.items()}
     columns: dict[str, Column] = {name: ((name,), centres) for name, centres in values.items()}
-    columns |= {name: ((), np.asarray(value, dtype=np.float64)) for name, value in fixed.items()}
+    text = {name for name, value in fixed.items() if isinstance(value, str)}
+    columns |= {name: ((), np.asarray(value, dtype=object if name in text else float)) for name, value in fixed.items()}
     bounds = {name: np.column_stack([v - half[name], v + half[name]]) for name, v in values.items()}
-    return Cells(tuple(values), tuple(map(len, values.values())), columns, bounds, tuple(columns))
+    told = tuple(name for name in columns if name not in text)
+    return Cells(tuple(values), tuple(map(len, values.values())), columns, bounds, told)
 
 
 def even_bounds(name: str, centres: NDArray[Any]) -> FloatArray:
@@ -214,14 +216,15 @@ def check_size(points: float, what: str) -> None:
 
 
 # -- from text ---------------------------------------------------------------------------------------------------------
-def parse_grid(text: str, names: Sequence[str]) -> Cells:
+def parse_grid(text: str, names: Sequence[str], texts: Sequence[str] = ()) -> Cells:
     """Returns the grid that a text such as ``lon=5:17:0.05,lat=43:49:0.05,day=180`` describes, for these inputs.
 
-    ``name=start:stop:step`` is an axis (:func:`axis`), ``name=value`` a number. A text column that became indicators
-    ``bed=sand``, ``bed=gravel`` is fixed by ``bed=sand``: that indicator is 1, its siblings are 0.
+    ``name=start:stop:step`` is an axis (:func:`axis`), ``name=value`` a number. Those of ``texts``, categories and
+    dates, are fixed by ``bed=sand``. In models of earlier versions they became indicators ``bed=sand``, ``bed=gravel``:
+    that indicator is 1, its siblings are 0.
     """
     axes: dict[str, tuple[float, float, float]] = {}
-    fixed: dict[str, float] = {}
+    fixed: dict[str, float | str] = {}
     for part in text.split(","):
         item = part.strip()
         name, sign, value = (piece.strip() for piece in item.rpartition("="))
@@ -234,6 +237,9 @@ def parse_grid(text: str, names: Sequence[str]) -> Cells:
             continue
         _check_known(name, names)
         _check_new(name, {*axes, *fixed}, [name])
+        if name in texts:
+            fixed[name] = value
+            continue
         numbers = _numbers(name, value)
         if len(numbers) == 1:
             fixed[name] = numbers[0]

@@ -9,19 +9,30 @@ from __future__ import annotations
 
 import difflib
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warmgp.data.column_kinds import KINDS, BadCell, ColumnKind
+from warmgp.data.column_kinds import KINDS, BadCell, BadOptionError, ColumnKind, Number
+from warmgp.data.gaps import Gaps
 
 FloatArray = NDArray[np.float64]
 
 EXAMPLE = 'columns={("lat", "lon"): "geographic"}'
 """What an error shows."""
+
+
+class CellError(ValueError):
+    """Says what is wrong with a cell, or with a whole column where the row is None, of a table called ``name``."""
+
+    def __init__(self, name: str, column: str | int, row: int | None, rows: int, problem: str) -> None:
+        more = f" (and {rows - 1} more rows)" if rows > 1 else ""
+        where = f"{name}, column {column!r}" + ("" if row is None else f", row {row}, counted from 0{more}")
+        super().__init__(f"{where}, {problem}")
+        self.column, self.row, self.rows, self.problem = column, row, rows, problem
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,8 @@ class InputMap:
     names : tuple of str or int
         The user's columns, by name, or by number where they have none.
     parts : tuple of ColumnKind
-        What is not plain. All other columns are inputs as they are.
+        What is not plain, in the order of the columns; several may be made of one column (a date and what repeats in
+        it). All other columns are inputs as they are.
     """
 
     names: tuple[str | int, ...]
@@ -42,9 +54,11 @@ class InputMap:
 
     def __post_init__(self) -> None:
         """Puts columns and parts in order: a part stands where the first of its columns does."""
-        at = {min(part.columns): part for part in self.parts}
+        at: dict[int, list[ColumnKind]] = {}
+        for part in self.parts:
+            at.setdefault(min(part.columns), []).append(part)
         taken = {j for part in self.parts for j in part.columns}
-        order = [at.get(j, j) for j in range(len(self.names)) if j in at or j not in taken]
+        order = [one for j in range(len(self.names)) for one in at.get(j, [] if j in taken else [j])]
         object.__setattr__(self, "_order", tuple(order))
 
     @classmethod
@@ -53,7 +67,7 @@ class InputMap:
         return cls(tuple(range(count)))
 
     @classmethod
-    def of(cls, columns: Mapping[Any, str] | None, names: Sequence[str | int]) -> InputMap:
+    def of(cls, columns: Mapping[Any, Any] | None, names: Sequence[str | int]) -> InputMap:
         """Returns the map for a table with these names, by what a user says of its columns (see ``EXAMPLE``).
 
         Raises a ValueError for what :func:`check_columns` refuses, for a column that the table lacks, and for one that
@@ -68,7 +82,8 @@ class InputMap:
                 if j in used:
                     raise ValueError(f"columns uses column {names[j]!r} twice: in {used[j]} and in {key!r}")
                 used[j] = repr(key)
-            parts.append(KINDS[kind](found))
+            kind, options = said(kind)
+            parts += KINDS[kind].made(found, options)
         return cls(tuple(names), tuple(sorted(parts, key=lambda part: part.columns)))
 
     # -- what it says of the inputs ----------------------------------------------------------------------------------
@@ -86,11 +101,20 @@ class InputMap:
     @property
     def input_names(self) -> tuple[str, ...]:
         """The name of each input, (d,): its column, x0, x1, … for one without a name, and "lat, lon: x" of a place."""
-        told = tuple(name if isinstance(name, str) else f"x{j}" for j, name in enumerate(self.names))
         found: list[str] = []
-        for label, _, kind in replace(self, names=told).groups:
-            found += [label] if kind is None else [f"{label}: {axis}" for axis in kind.axes]
+        for label, _, kind in replace(self, names=self._told).groups:
+            found += [label] if kind is None else kind.input_names(label)
         return tuple(found)
+
+    @property
+    def things(self) -> tuple[str, ...]:
+        """The name of everything that has a length scale: a column, a place, a period of a date."""
+        return tuple(label for label, _, _ in replace(self, names=self._told).groups)
+
+    @property
+    def _told(self) -> tuple[str, ...]:
+        """The names of the columns; x0, x1, … for those without."""
+        return tuple(name if isinstance(name, str) else f"x{j}" for j, name in enumerate(self.names))
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -124,6 +148,51 @@ class InputMap:
             values[list(inputs)] = values[list(inputs)].max()
         return values
 
+    @property
+    def read(self) -> dict[int, str]:
+        """The columns that are no numbers in a user's table, and what they are there: "date" or "category"."""
+        return {j: part.reads for part in self.parts if part.reads != "number" for j in part.columns}
+
+    @property
+    def dates(self) -> tuple[Any, ...]:
+        """The parts that are made of dates, without what fills in missing ones: each has a ``date_format``."""
+        inner = [part.of if isinstance(part, Gaps) else part for part in self.parts]
+        return tuple(part for part in inner if part.reads == "date")
+
+    @property
+    def with_gaps(self) -> tuple[int, ...]:
+        """The columns in which a cell may be missing."""
+        return tuple(j for part in self.parts if isinstance(part, Gaps) for j in part.columns)
+
+    @property
+    def redundant(self) -> tuple[int, ...]:
+        """The inputs that are one less others, and no terms of a trend: the first indicator of every category."""
+        return tuple(j for _, inputs, kind in self.groups if kind is not None for j in inputs[: kind.redundant])
+
+    # -- what training adds ------------------------------------------------------------------------------------------
+    def learned(self, column: int, change: Callable[[ColumnKind], ColumnKind]) -> InputMap:
+        """Returns the map with a change to everything that is made of a column."""
+        return replace(self, parts=tuple(change(part) if column in part.columns else part for part in self.parts))
+
+    def filled(self, X: FloatArray) -> InputMap:
+        """Returns the map that fills in what is missing: for the columns of a training table X (n, …) that have NaN.
+
+        Raises a ValueError that names a column, or what is made of several, without a single row.
+        """
+        if not np.isnan(X).any():
+            return self
+        parts: list[ColumnKind] = []
+        for one in self._order:
+            part = one if isinstance(one, ColumnKind) else Number((one,))
+            missing = np.isnan(X[:, list(part.columns)]).any(1)
+            if missing.all():
+                raise ValueError(f"X, column {part.label(self.names)!r}, is missing in all {len(X)} rows: leave it out")
+            if missing.any():
+                parts.append(Gaps.fit(part, X))
+            elif isinstance(one, ColumnKind):
+                parts.append(part)
+        return replace(self, parts=tuple(parts))
+
     # -- what it does ------------------------------------------------------------------------------------------------
     def bad_cell(self, X: FloatArray) -> BadCell | None:
         """Returns the first cell of X that has no meaning where it is, by parts; None for none."""
@@ -142,9 +211,7 @@ class InputMap:
             return X
         bad = self.bad_cell(X)
         if bad is not None:
-            more = f" (and {bad.rows - 1} more rows)" if bad.rows > 1 else ""
-            where = f"{name}, column {self.names[bad.column]!r}, row {bad.row}, counted from 0{more}"
-            raise ValueError(f"{where}, {bad.problem}")
+            raise CellError(name, self.names[bad.column], bad.row, bad.rows, bad.problem)
         made = [one.inputs(X) if isinstance(one, ColumnKind) else X[:, one, None] for one in self._order]
         return np.ascontiguousarray(np.concatenate(made, 1))
 
@@ -165,15 +232,27 @@ def check_columns(columns: Any) -> None:
         return
     if not isinstance(columns, Mapping):
         raise ValueError(f"columns must be a dict such as {EXAMPLE}, got {type(columns).__name__}")
-    for key, kind in columns.items():
+    for key, given in columns.items():
+        kind, options = said(given)
         if not isinstance(kind, str) or kind not in KINDS:
-            raise ValueError(f"columns[{key!r}] must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
+            raise ValueError(f"columns[{key!r}] must be one of {', '.join(map(repr, KINDS))}, got {given!r}")
         parts = _listed(key)
         if not all(_is_column(one) for one in parts):
             raise ValueError(f"columns must name columns by text or by number from 0, as {EXAMPLE} does, got {key!r}")
         of = KINDS[kind]
         if len(parts) != of.count or (not isinstance(key, tuple) and of.count > 1):
             raise ValueError(f"columns: {kind!r} takes {of.takes}, as {EXAMPLE} does, got {key!r}")
+        try:
+            of.made(tuple(range(of.count)), options)
+        except BadOptionError as error:
+            raise ValueError(f"columns[{key!r}]: {error}") from error
+
+
+def said(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Returns (name, options) of what a user says a column is: "date", or ("date", "year")."""
+    if isinstance(kind, tuple | list) and kind:
+        return kind[0], tuple(kind[1:])
+    return kind, ()
 
 
 def _listed(key: Any) -> tuple[Any, ...]:

@@ -140,11 +140,11 @@ class Standardizer:
             raise ValueError(f"X and y must have the same number of rows; got {X.shape[0]} and {y.shape[0]}")
         if y.size == 0:
             raise ValueError("X and y have no rows; at least two training rows are needed")
-        check_finite("X", X)
+        columns = InputMap.plain(X.shape[1]) if columns is None else columns
+        check_finite("X", X, may_lack=columns.with_gaps)
         check_finite("y", y)
         check_varies(y)
 
-        columns = InputMap.plain(X.shape[1]) if columns is None else columns
         X, rest = columns.inputs(X), columns.rest(rest)
         with np.errstate(over="ignore", invalid="ignore"):
             moved = X - X[0] if rest is None else (X - X[0]) + rest  # exact where an offset is large

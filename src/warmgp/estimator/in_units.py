@@ -28,10 +28,11 @@ class InUnits:
 
     @property
     def length_scales_(self) -> FloatArray:
-        """The distance over which the function changes along each column, in the units of X, (columns,).
+        """The distance over which the function changes along each of ``columns_.things``, in its own units, (things,).
 
-        A short one, beside the spread of its column, marks a column that matters. NaN stands for a column that was
-        constant. A place on the globe has one for both its columns, in kilometres, where its first column stands. With
+        A thing is a column, or what columns were said to be: a date has days, a category steps between two values, a
+        place on the globe kilometres, where its first column stands. A short one, beside the spread of its column,
+        marks a column that matters. NaN stands for a column that was constant. With
         ``anisotropy="rotated"`` there are two: along the direction of the longest range, and across (``anisotropy_``
         has the angle).
         """

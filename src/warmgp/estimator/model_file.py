@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 NOT_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "memory_budget", "time_limit")
 """Parameters that the result of a resumed fit does not depend on: they are not part of a fingerprint."""
-LATER = {"columns": None, "anisotropy": None, "trend": None}
+LATER = {"columns": None, "anisotropy": None, "trend": None, "missing": "error", "unknown_category": "error"}
 """Parameters that earlier versions did not have, and what means the same as not having them: no part of a fingerprint
 then, so that checkpoints of those versions still go on."""
 NOT_SAVED = ("callbacks", "checkpoint")
@@ -301,7 +301,7 @@ def _restore(
     model.plan_ = plan
     model.report_ = _report(content, sizes["s"]).read_on(place)
     scaling = tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale
-    model.scaler_ = Standardizer(*scaling, columns, angle)
+    model.scaler_, model.columns_ = Standardizer(*scaling, columns, angle), columns
     model.posterior_ = Posterior(
         there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"],
         trend=trend, targets=targets,

@@ -34,6 +34,9 @@ def check_parameters(values: Mapping[str, Any]) -> Settings:
         raise ValueError(f"callbacks must be a sequence of callables, got {callbacks!r}")
     check_noise_floor(values["noise_floor"])
     check_columns(values["columns"])
+    for name, known in (("missing", MISSING), ("unknown_category", UNKNOWN)):
+        if not isinstance(values[name], str) or values[name] not in known:
+            raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, got {values[name]!r}")
     check_anisotropy(values["anisotropy"], values["ard"])
     return Settings(**{name: values[name] for name in PLANNED})
 
@@ -48,6 +51,10 @@ def check_seed(seed: Any) -> None:
         ) from error
 
 
+MISSING = ("error", "mean")
+"""What may come of missing cells in X."""
+UNKNOWN = ("error", "zero")
+"""What may come of a value of a category that training has not seen."""
 ANISOTROPIES = ("rotated",)
 """The ways in which ranges may differ by direction, beside those along the inputs."""
 

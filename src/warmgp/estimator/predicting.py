@@ -37,6 +37,13 @@ class Predicting:
     scaler_: Standardizer
     plan_: Plan
     hyperparameters_: Hyperparameters
+    missing: str
+
+    def __sklearn_tags__(self) -> Any:
+        """Returns scikit-learn's tags: whether missing cells are taken."""
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = self.missing == "mean"
+        return tags
 
     @property
     def kernel_(self) -> Kernel:

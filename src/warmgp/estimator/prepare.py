@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from warmgp.checks import warn_user
-from warmgp.data.arrays import check_inputs, check_targets, check_validation, column_names, integer_rest
+from warmgp.data.arrays import check_inputs, check_targets, check_validation, integer_rest
 from warmgp.data.float32_resolution import too_fine
 from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import Standardizer, check_varies, warn_of_units
@@ -112,7 +112,7 @@ def training_data(
     targets, rest = check_targets(y, len(inputs)), integer_rest(X)
     name = getattr(y, "name", None)
     model.target_name_ = name if isinstance(name, str) else None
-    columns = columns_of(model, X, inputs)
+    columns = columns_of(model, model.columns_)
     check_start(model.init, columns, model.ard)
     check_varies(targets)
     if not model.standardize and not isinstance(model.init, Hyperparameters):
@@ -135,18 +135,25 @@ def training_data(
     return TrainingData(scaler, x, left, held_out, given, too_fine(columns, x), trend)
 
 
-def columns_of(model: Any, X: ArrayLike, inputs: FloatArray) -> InputMap:
-    """Returns what an estimator's parameters make of the columns of X, whose numbers are ``inputs``."""
-    columns = InputMap.of(model.columns, column_names(X, inputs.shape[1]))
+def columns_of(model: Any, columns: InputMap) -> InputMap:
+    """Returns what the columns of X are, as they were read; raises where an estimator's parameters do not fit them."""
     check_flat(model.anisotropy, columns)
     check_inputs_of(model.trend, columns)
     return columns
 
 
+def reader_of(model: Any) -> Any:
+    """Returns an estimator that reads tables as this one does, and on which what it learns of columns may be set."""
+    probe = type(model)()
+    probe.columns, probe.missing, probe.unknown_category = model.columns, model.missing, model.unknown_category
+    return probe
+
+
 def plan_on(model: Any, settings: Settings, X: ArrayLike) -> Plan:
     """Returns how an estimator would train on such inputs; nothing is set on it."""
-    inputs = check_inputs(type(model)(), X, reset=True, least=2)
-    columns = columns_of(model, X, inputs)
+    probe = reader_of(model)
+    inputs = check_inputs(probe, X, reset=True, least=2)
+    columns = columns_of(model, probe.columns_)
     centred = Standardizer.centring(inputs, columns).x(inputs, integer_rest(X))
     return plan_and_warn(settings, centred.shape, too_fine(columns, centred))
 

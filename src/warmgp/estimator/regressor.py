@@ -61,7 +61,14 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         Whether each input column has a length scale of its own, or all share one.
     columns : dict or None
         What columns are beyond plain numbers, by names or numbers: ``{("lat", "lon"): "geographic"}`` makes a place on
-        the globe of two columns in degrees, with one length scale for the place, and no edge at the date line.
+        the globe of two columns in degrees; ``{"hour": ("periodic", 24)}`` a circle; ``{"colour": "category"}``
+        indicators of its values; ``{"when": "date"}`` days, and ``("date", "year", "week")`` circles for what repeats,
+        too. Each thing has one length scale.
+    missing : {"error", "mean"}
+        What comes of missing cells in X: they are refused, or filled in by the column's mean, with an input that says
+        so, in columns that have some in training.
+    unknown_category : {"error", "zero"}
+        What comes of a category's value that training has not seen: it is refused, or no indicator is set.
     anisotropy : {None, "rotated"}
         "rotated" finds, for two plain inputs, the direction of the longest range before training; length scales are
         then along that direction and across. None has them along the inputs.
@@ -124,7 +131,7 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
     hyperparameters_ : Hyperparameters
         Those that training found, in standardised units.
     length_scales_, signal_std_, noise_std_ : ndarray, float, float
-        The same in the units of X and y.
+        The same in the units of X and y; ``columns_.things`` has the names of what has a length scale.
     history_ : list of StepRecord
         The records of all steps.
     plan_ : Plan
@@ -136,6 +143,8 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
     scaler_ : Standardizer
         The maps from the columns and units of X and y to standardised ones, and back; with a trend the unit of y is
         the standard deviation of what ordinary least squares leaves of it.
+    columns_ : InputMap
+        What the columns are, with what training learned of them: the values of categories, how dates are written.
     anisotropy_ : Anisotropy or None
         With ``anisotropy="rotated"`` the angle and the two ranges that were found, in units of X.
     trend_ : TrendCoefficients or None
@@ -181,7 +190,9 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         kernel: str | Kernel = "auto",
         *,
         ard: bool = True,
-        columns: Mapping[Any, str] | None = None,
+        columns: Mapping[Any, Any] | None = None,
+        missing: str = "error",
+        unknown_category: str = "error",
         anisotropy: str | None = None,
         solver: str | Solver = "auto",
         gradient: str | GradientEstimator = "auto",
@@ -209,6 +220,8 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         self.kernel = kernel
         self.ard = ard
         self.columns = columns
+        self.missing = missing
+        self.unknown_category = unknown_category
         self.anisotropy = anisotropy
         self.solver = solver
         self.gradient = gradient

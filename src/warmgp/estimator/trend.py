@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from warmgp.data.gaps import Gaps
 from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import Standardizer, check_varies
 from warmgp.trend import Basis, DependentTermError, Term, Trend, check_rich, terms_of
@@ -70,27 +71,33 @@ class OrdinaryTrend:
 
 def check_inputs_of(trend: Any, columns: InputMap) -> None:
     """Raises where a trend cannot be made of what columns are: by half of a place, or by squares of its coordinates."""
-    if trend == "quadratic" and columns.parts:
+    several = [part for part in columns.parts if len(part.axes) > 1]
+    if trend == "quadratic" and several:
+        what = "a place on the globe" if several[0].name == "geographic" else several[0].label(columns.names)
         raise ValueError(
-            "trend='quadratic' is not possible with a place on the globe, the squares of whose coordinates sum to one: "
+            f"trend='quadratic' is not possible with {what}, the squares of whose inputs are not free of each other: "
             "use 'linear', or a list of plain columns"
         )
     if trend is None or isinstance(trend, str):
         return
-    for part in columns.parts:
+    for part in several:
+        if isinstance(part, Gaps) and len(part.axes) == 2:
+            continue  # a column of numbers or dates, filled in
         taken = {*part.columns, *(name for j in part.columns if isinstance(name := columns.names[j], str))}
         for column in trend:
             if column in taken:
+                what = "place" if part.name == "geographic" else part.name
                 raise ValueError(
-                    f"trend names the column {column!r}, which is part of the place ({part.label(columns.names)}): "
-                    f"only plain columns can be named. trend='linear' is linear in the coordinates of the place, too"
+                    f"trend names the column {column!r}, which is part of the {what} ({part.label(columns.names)}): "
+                    f"only plain columns can be named. trend='linear' is linear in what is made of it, too"
                 )
 
 
 def _terms(model: Any, columns: InputMap, d: int) -> tuple[Term, ...]:
     """Returns the terms that a model asks for, by d inputs; a list names the columns of X that they are made from."""
     if isinstance(model.trend, str):
-        return terms_of(model.trend, d, None)
+        left_out = set(columns.redundant)
+        return tuple(term for term in terms_of(model.trend, d, None) if not left_out & set(term))
     named = terms_of(model.trend, len(columns.names), getattr(model, "feature_names_in_", None))
     return tuple(tuple(columns.sources.index(column) for column in term) for term in named)
 

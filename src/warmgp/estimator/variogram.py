@@ -259,8 +259,11 @@ def _thing(model: Any, along: Any) -> int:
     if isinstance(along, str) and along in names:
         along = names.index(along)
     if isinstance(along, int | np.integer) and not isinstance(along, bool) and 0 <= along < d:
-        whole = next((part.columns[0] for part in columns.parts if along in part.columns), along)
-        return list(dict.fromkeys(columns.sources)).index(whole)
+        return next(
+            number
+            for number, (_, inputs, kind) in enumerate(columns.groups)
+            if along == columns.sources[inputs[0]] or (kind is not None and along in kind.columns)
+        )
     known = f" or one of {', '.join(map(repr, names))}" if hasattr(model, "feature_names_in_") else ""
     raise ValueError(f"along must be a number from 0 to {d - 1}{known}, got {along!r}")
 
