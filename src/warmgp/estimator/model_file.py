@@ -22,6 +22,7 @@ from warmgp.gradient import GradientEstimator
 from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, Kernel, get_kernel
+from warmgp.operators.row_noise import RowNoise
 from warmgp.planning.devices import resolve_device
 from warmgp.planning.request import DTYPES, STARTS, bytes_of
 from warmgp.posterior import Posterior
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 NOT_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "memory_budget", "time_limit")
 """Parameters that the result of a resumed fit does not depend on: they are not part of a fingerprint."""
-LATER = {"columns": None, "anisotropy": None, "trend": None}
+LATER = {"columns": None, "anisotropy": None, "trend": None, "learn_noise": True}
 """Parameters that earlier versions did not have, and what means the same as not having them: no part of a fingerprint
 then, so that checkpoints of those versions still go on."""
 NOT_SAVED = ("callbacks", "checkpoint")
@@ -80,6 +81,11 @@ TARGETS = {
     "targets_step": TensorRule((1,), DOUBLE, positive=True),
 }
 """What the samples were solved for, where variances come from them; files of earlier versions have none."""
+NOISE = {
+    "noise_shares": TensorRule(("n",), DOUBLE, positive=True),
+    "noise_known": TensorRule(("n",), DOUBLE),
+}
+"""What the noise of each row is made of, where rows have noise of their own."""
 CONTENT = record(
     {
         "settings": lambda *_: None,  # checked against the estimator's parameters
@@ -216,6 +222,8 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
     if posterior.targets is not None:
         tensors["targets"] = posterior.targets.codes
         tensors["targets_step"] = torch.tensor([posterior.targets.step], dtype=torch.float64)
+    if posterior.noise is not None:
+        tensors |= {"noise_shares": posterior.noise.shares, "noise_known": posterior.noise.known}
     names = getattr(model, "feature_names_in_", None)
     content = {
         "settings": settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SAVED}),
@@ -269,7 +277,9 @@ def _restore(
     settings = settings_from_json(cls, content["settings"])
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
     terms = content.get("trend_terms")
-    more = (TREND if terms is not None else {}) | (TARGETS if TARGETS.keys() & tensors.keys() else {})
+    more = TREND if terms is not None else {}
+    for some in (TARGETS, NOISE):
+        more |= some if some.keys() & tensors.keys() else {}
     sizes = check_tensors(tensors, TENSORS | more)
     d, lengths = sizes["d"], sizes["t"] - 2
     expect(lengths in (1, d), "theta", f"{2 + d} or 3 numbers", sizes["t"])
@@ -292,6 +302,10 @@ def _restore(
     targets = None
     if "targets" in tensors:
         targets = Targets(tensors["targets"].to(place), float(tensors["targets_step"]))
+    noise = None
+    if "noise_known" in tensors:
+        expect(bool((tensors["noise_known"] >= 0).all()), "noise_known", "variances of at least 0", "negative ones")
+        noise = RowNoise(tensors["noise_shares"], tensors["noise_known"]).to(place)
     model = cls(**settings)
     model.plan_ = plan
     model.report_ = _report(content, sizes["s"]).read_on(place)
@@ -299,7 +313,7 @@ def _restore(
     model.scaler_ = Standardizer(*units, columns, angle)
     model.posterior_ = Posterior(
         there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"],
-        trend=trend, targets=targets,
+        trend=trend, targets=targets, noise=noise,
     )  # fmt: skip
     model.hyperparameters_ = theta
     model.history_ = list(plan_json.history_from_json(content["history"]))

@@ -56,7 +56,13 @@ def _title(*parts: str) -> str:
 
 
 def options_of(
-    plan: Plan, *, warm_start: bool, noise_floor: float, n_samples: int, until: float | None = None
+    plan: Plan,
+    *,
+    warm_start: bool,
+    noise_floor: float,
+    n_samples: int,
+    learn_noise: bool = True,
+    until: float | None = None,
 ) -> TrainingOptions:
     """Returns a plan, and what of the estimator's parameters is no decision of it, as training takes them."""
     return TrainingOptions(
@@ -67,6 +73,7 @@ def options_of(
         learning_rate=plan.learning_rate,
         warm_start=warm_start,
         noise_floor=noise_floor,
+        learn_noise=learn_noise,
         signal_ratio=plan.signal_ratio,
         n_features=plan.n_features,
         n_samples=n_samples,
@@ -108,7 +115,7 @@ def begin(
         return initial_state(operator.at(given), options)
     if plan.init == "ones":
         return initial_state(operator, options)
-    x, y = problem.x_exact, problem.y_exact
+    x, y, noise = problem.x_exact, problem.y_exact, operator.rows
     began = time.perf_counter()
     count = {"sample": 1, "near": 0}.get(plan.init, min(N_CENTROIDS, operator.n))
     with contextlib.ExitStack() as stack:
@@ -121,8 +128,8 @@ def begin(
         if plan.near is not None:
             theta = near_start(
                 x, y, operator.kernel, chosen or rough_start(x.shape[1], operator.theta.length_scales.numel(), True),
-                plan.near, Limits(options.noise_floor, options.signal_ratio, options.tied), rough=chosen is None,
-                generator=generator, callbacks=callbacks,
+                plan.near, Limits(options.noise_floor, options.signal_ratio, options.tied, options.learn_noise),
+                rough=chosen is None, generator=generator, noise=noise, callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
         elif plan.init == "sample":
@@ -131,7 +138,7 @@ def begin(
             theta = subset_heuristic(
                 x, y, operator.kernel, generator=generator, ard=operator.theta.length_scales.numel() == x.shape[1],
                 neighbourhood_size=plan.neighbourhood_size, noise_floor=options.noise_floor, tied=options.tied,
-                callbacks=callbacks,
+                learn_noise=options.learn_noise, noise=noise, callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
     return replace(state, elapsed=time.perf_counter() - began)
@@ -157,12 +164,13 @@ def _on_sample(
         )
     state = sample_start(
         x, y, operator.kernel, operator.theta, some, size=plan.sample_size, generator=generator, callbacks=callbacks,
-        promote=plan.promote, dtype=torch.float64 if exact else operator.dtype,
+        promote=plan.promote, dtype=torch.float64 if exact else operator.dtype, noise=operator.rows,
     )  # fmt: skip
     if plan.local is None:
         return state
     theta = local_start(
         x, y, operator.kernel, state.theta, plan.local, generator=generator,
-        hold=partial(options.held, kernel=operator.kernel), tie=options.summed, callbacks=callbacks,
+        hold=partial(options.held, kernel=operator.kernel), tie=options.summed,
+        noise=operator.rows, callbacks=callbacks,
     )  # fmt: skip
     return initial_state(operator.at(theta), options)

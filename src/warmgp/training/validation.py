@@ -19,7 +19,8 @@ def validation_metrics(
 ) -> dict[str, float]:
     """Returns the RMSE of the mean on held-out points, and the mean log-likelihood where the probes are functions.
 
-    ``found`` is what the step found of the trend, if there is one. Nothing is returned where nothing is held out.
+    Held-out points have the noise σ², of weight one. ``found`` is what the step found of the trend, if there is one.
+    Nothing is returned where nothing is held out.
     """
     if problem.held_out is None:
         return {}
@@ -30,7 +31,9 @@ def validation_metrics(
         error = y - operator.cross_matmul(near, solution[:, :1])[:, 0].double()
         error -= 0.0 if trend is None else trend.mean(x)
         return {"rmse": float(error.square().mean().sqrt())}
-    posterior = Posterior(operator.x, operator.kernel, operator.theta, solution, functions, trend=trend)
+    posterior = Posterior(
+        operator.x, operator.kernel, operator.theta, solution, functions, trend=trend, noise=operator.rows
+    )
     mean, latent = posterior.mean_and_variance(x)
     error, variance = y - mean.double(), latent.double() + posterior.noise_variance
     likelihood = -0.5 * (error.square() / variance + torch.log(2 * math.pi * variance))
