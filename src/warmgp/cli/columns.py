@@ -38,6 +38,14 @@ def training_table(
     table: Table, target: str, drop: Sequence[str], one_hot: Sequence[str]
 ) -> tuple[pd.DataFrame, FloatArray]:
     """Returns features as a DataFrame of numbers, in the file's order, and the target; refuses what is no number."""
+    X, y, _ = training_columns(table, target, drop, one_hot)
+    return X, y
+
+
+def training_columns(
+    table: Table, target: str, drop: Sequence[str], one_hot: Sequence[str], beside: Sequence[str] = ()
+) -> tuple[pd.DataFrame, FloatArray, dict[str, FloatArray]]:
+    """Returns features, the target, and the columns ``beside``, which are no features, as numbers of the same rows."""
     for option, names in (("--drop", drop), ("--one-hot", one_hot)):
         for name in names:
             check_column(table, name, option)
@@ -46,14 +54,14 @@ def training_table(
     both = sorted(set(drop) & set(one_hot))
     if both:
         raise UsageError(f"--drop and --one-hot both name {quoted(both)}: choose one")
-    dropped, encoded = set(drop), set(one_hot)
+    dropped, encoded = {*drop, *beside}, set(one_hot)
     names = [name for name in table.columns if name != target and name not in dropped]
     if not names:
         raise TableError(f"{table.path} has no column left to learn from besides the target {target!r}")
     unnamed = [name for name in names if name.startswith("Unnamed: ")]
     if unnamed:
         raise TableError(f"a column of {table.path} has no name: name it, or leave it out: --drop {unnamed[0]!r}")
-    frame = table.read([*names, target], one_hot)
+    frame = table.read([*names, target, *beside], one_hot)
     texts = {name: cell for name in names if name not in encoded and (cell := text_cell(frame[name])) is not None}
     if texts:
         told = ", ".join(f"{name!r} ({cell[:40]!r})" for name, cell in texts.items())
@@ -78,7 +86,8 @@ def training_table(
                     f"--one-hot {name}: '{name}={value}' reads as another column of {table.path}: rename one"
                 )
         made |= indicators(frame[name], known, table.path)
-    return pd.DataFrame(made), y
+    remedy = "correct it or leave the row out"
+    return pd.DataFrame(made), y, {name: numeric(frame[name], table.path, remedy=remedy) for name in beside}
 
 
 # -- places -----------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from warmgp.cli.fitting import (
 )
 from warmgp.cli.held_out import metrics
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
+from warmgp.cli.row_columns import RowColumns
 from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import bar, cells, console, say, show, tell
 from warmgp.cli.termination import Terminated, terminated
@@ -79,6 +80,8 @@ def fit(
     drop: opt.Drop = None,
     one_hot: opt.OneHot = None,
     geographic: opt.Geographic = None,
+    weight_column: opt.WeightColumn = None,
+    noise_column: opt.NoiseColumn = None,
     test_fraction: opt.TestFraction = None,
     kernel: opt.KernelName = "auto",
     ard: opt.Ard = True,
@@ -94,6 +97,7 @@ def fit(
     init: opt.Init = "auto",
     trend: opt.Trend = None,
     noise_floor: opt.NoiseFloor = 1e-4,
+    learn_noise: opt.LearnNoise = True,
     dtype: opt.Dtype = "auto",
     device: opt.Device = "auto",
     time_limit: opt.TimeLimit = None,
@@ -123,18 +127,17 @@ def fit(
         learning_rate=number("--learning-rate", learning_rate, float),
         init=init,
         trend=trend_asked("--trend", trend),
-        noise_floor=noise_floor,
-        dtype=dtype,
-        device=device,
+        noise_floor=noise_floor, learn_noise=learn_noise,
+        dtype=dtype, device=device,
         time_limit=seconds("--time-limit", time_limit),
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        verbose=not quiet,
-        random_state=seed,
-    )
+        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+        verbose=not quiet, random_state=seed,
+    )  # fmt: skip
     check_fit(model, data, out, test_fraction, resume=resume, dry_run=dry_run)
-    where = None if dry_run else out
-    fit_table(model, data, target, where, drop=drop or [], one_hot=one_hot or [], test_fraction=test_fraction)
+    where, rows = None if dry_run else out, RowColumns(weight_column, noise_column)
+    fit_table(
+        model, data, target, where, drop=drop or [], one_hot=one_hot or [], rows=rows, test_fraction=test_fraction
+    )
 
 
 @app.command()

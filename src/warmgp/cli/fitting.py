@@ -13,8 +13,9 @@ import pandas as pd
 from rich.table import Table as Grid
 
 from warmgp.cli.answers import answer
-from warmgp.cli.columns import UsageError, check_cells, check_places, one_target, training_table
+from warmgp.cli.columns import UsageError, check_cells, check_places, one_target, training_columns
 from warmgp.cli.held_out import metrics, split
+from warmgp.cli.row_columns import RowColumns
 from warmgp.cli.tables import GRID, open_table, table_format
 from warmgp.cli.terminal import cells, console, show, tell
 from warmgp.data.input_map import InputMap
@@ -148,16 +149,20 @@ def fit_table(
     *,
     drop: Sequence[str] = (),
     one_hot: Sequence[str] = (),
+    rows: RowColumns | None = None,
     test_fraction: float | None = None,
 ) -> None:
     """Trains on a table, writes the model to ``out`` and scores it on rows held out; without ``out`` tells the plan.
 
     The model of an interrupted training is written, too, before the interrupt goes on.
     """
-    table = open_table(data, target)
+    rows = RowColumns() if rows is None else rows
+    table = open_table(data, [*target, *rows.names])
     name = one_target(table, target)
+    rows.check(table, name, [*drop, *one_hot, *(column for pair in model.columns or () for column in pair)])
     check_places(table, name, model.columns, [*drop, *one_hot])
-    X, values = training_table(table, name, drop, one_hot)
+    X, values, beside = training_columns(table, name, drop, one_hot, rows.names)
+    said = rows.arguments(beside, data)
     if model.columns:
         check_cells(InputMap.of(model.columns, list(X.columns)), X.to_numpy(np.float64), data, range(1, len(X) + 1))
     y = pd.Series(values, name=name)
@@ -170,7 +175,7 @@ def fit_table(
         tell(f"{size}. {model.plan(X.iloc[train])}")
         return
     try:
-        model.fit(X.iloc[train], y.iloc[train])
+        model.fit(X.iloc[train], y.iloc[train], **{argument: values[train] for argument, values in said.items()})
     except KeyboardInterrupt as interrupted:
         if hasattr(model, "history_"):
             model.save(out)

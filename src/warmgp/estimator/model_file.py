@@ -302,10 +302,6 @@ def _restore(
     targets = None
     if "targets" in tensors:
         targets = Targets(tensors["targets"].to(place), float(tensors["targets_step"]))
-    noise = None
-    if "noise_known" in tensors:
-        expect(bool((tensors["noise_known"] >= 0).all()), "noise_known", "variances of at least 0", "negative ones")
-        noise = RowNoise(tensors["noise_shares"], tensors["noise_known"]).to(place)
     model = cls(**settings)
     model.plan_ = plan
     model.report_ = _report(content, sizes["s"]).read_on(place)
@@ -313,7 +309,7 @@ def _restore(
     model.scaler_ = Standardizer(*units, columns, angle)
     model.posterior_ = Posterior(
         there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"],
-        trend=trend, targets=targets, noise=noise,
+        trend=trend, targets=targets, noise=_noise(tensors, place),
     )  # fmt: skip
     model.hyperparameters_ = theta
     model.history_ = list(plan_json.history_from_json(content["history"]))
@@ -327,6 +323,14 @@ def _restore(
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
     return model
+
+
+def _noise(tensors: Mapping[str, Tensor], place: torch.device) -> RowNoise | None:
+    """Returns what the noise of each row of a file is made of; None where it is the same for all."""
+    if "noise_known" not in tensors:
+        return None
+    expect(bool((tensors["noise_known"] >= 0).all()), "noise_known", "variances of at least 0", "negative ones")
+    return RowNoise(tensors["noise_shares"], tensors["noise_known"]).to(place)
 
 
 def _trend(terms: list[list[int]], tensors: Mapping[str, Tensor], sizes: Mapping[str, int], angle: float) -> Trend:

@@ -77,7 +77,7 @@ def row_weights(
     if used.sum() < 2:
         names = " and ".join(said.given)
         raise ValueError(
-            f"{names} leave {used.sum()} of {n} rows to learn from, and at least two are needed: a row counts where "
+            f"{names}: {used.sum()} of {n} rows are left to learn from, and at least two are needed: a row counts where "
             f"its weight is above zero and its noise variance finite"
         )
     return said.at(used), used
