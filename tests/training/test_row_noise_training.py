@@ -1,4 +1,4 @@
-"""Training where rows have noise of their own: likelihood, gradient, probes, starts and checks against dense float64."""
+"""Training where rows have noise of their own: likelihood, gradient, probes, starts and checks."""
 
 from __future__ import annotations
 

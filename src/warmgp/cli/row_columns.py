@@ -58,6 +58,11 @@ class RowColumns:
                 )
         said: dict[str, Any] = {}
         if self.weight is not None:
+            if not read[self.weight].any():
+                raise TableError(
+                    f"column {self.weight!r} of {path} is 0 in every row, and a weight of 0 leaves a row out: check "
+                    f"--weight-column"
+                )
             said["sample_weight"] = read[self.weight]
         if self.noise is not None:
             said["noise_variance"] = read[self.noise] ** 2

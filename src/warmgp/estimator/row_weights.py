@@ -77,8 +77,8 @@ def row_weights(
     if used.sum() < 2:
         names = " and ".join(said.given)
         raise ValueError(
-            f"{names}: {used.sum()} of {n} rows are left to learn from, and at least two are needed: a row counts where "
-            f"its weight is above zero and its noise variance finite"
+            f"{names}: {used.sum()} of {n} rows are left to learn from, and at least two are needed: a row counts "
+            f"where its weight is above zero and its noise variance finite"
         )
     return said.at(used), used
 
