@@ -34,6 +34,7 @@ PAGES = (
     "choosing.md",
     "maps.md",
     "trend.md",
+    "known_errors.md",
     "command_line.md",
     "grids.md",
     "mathematics.md",

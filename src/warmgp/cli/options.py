@@ -21,11 +21,9 @@ OneHot = Annotated[list[str] | None, typer.Option(metavar="COL", help="text colu
 Geographic = Annotated[
     list[str] | None, typer.Option(metavar="LAT,LON", help="two columns in degrees: a place (repeatable)")
 ]
-WeightColumn = Annotated[
-    str | None, typer.Option(metavar="COL", help="column of weights, which divide the noise variance")
-]
+WeightColumn = Annotated[str | None, typer.Option(metavar="COL", help="column of weights: no input")]
 NoiseColumn = Annotated[
-    str | None, typer.Option(metavar="COL", help="column of known errors, a standard deviation each")
+    str | None, typer.Option(metavar="COL", help="column of known errors, each a std: no input")
 ]
 TestFraction = Annotated[float | None, typer.Option(help="share of rows to hold out and score on")]
 KernelName = Annotated[str, typer.Option(help="auto, matern12, matern32, matern52 or rbf")]
@@ -41,7 +39,7 @@ Trend = Annotated[str | None, typer.Option(help="constant, linear, quadratic or 
 Steps = Annotated[str, typer.Option(help="Adam steps, or auto")]
 LearningRate = Annotated[str, typer.Option(help="of Adam, or auto")]
 Init = Annotated[str, typer.Option(help="where to start: ones, sample, subset or auto")]
-LearnNoise = Annotated[bool, typer.Option(help="learn noise beside the known errors")]
+NoNoise = Annotated[bool, typer.Option("--no-learn-noise", help="no noise beside the known errors")]
 NoiseFloor = Annotated[float, typer.Option(help="least noise scale, in standardised units")]
 Dtype = Annotated[str, typer.Option(help="auto, float32 or float64")]
 TimeLimit = Annotated[str | None, typer.Option(metavar="TIME", help="what fit may take: 90s, 10m or 2h")]

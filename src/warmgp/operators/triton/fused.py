@@ -112,7 +112,9 @@ class FusedOperator(ChunkedOperator):
         if self.rows is None:
             self._product(W, first=first, subtract_from=R, squares=squares)
             return
-        index = (first + self._own[: W.shape[0]]).clamp_max_(self.n - 1)  # W is zero beyond the end
+        index = (first + torch.arange(W.shape[0], device=self.device)).clamp_max_(
+            self.n - 1
+        )  # W is zero beyond the end
         self._product(W, first=first, subtract_from=R)
         self.noise.add_rows(R, index, W, -1.0)
         if squares is not None:
