@@ -102,8 +102,10 @@ class Posterior:
         trend = None if self.trend is None else self.trend.to(device)
         targets = None if self.targets is None else self.targets.to(device)
         noise = None if self.noise is None else self.noise.to(device)
-        there = {"x": self.x.to(device), "solution": self.solution.to(device), "targets": targets, "noise": noise}
-        return replace(self, prior=prior, factor=factor, trend=trend, **there)
+        return replace(
+            self, x=self.x.to(device), solution=self.solution.to(device), prior=prior, factor=factor, trend=trend,
+            targets=targets, noise=noise,
+        )  # fmt: skip
 
     def mean(self, x_new: Tensor) -> Tensor:
         """Returns k(x_new, x) v_y and the trend, (m,), without evaluating the samples."""

@@ -22,9 +22,7 @@ Geographic = Annotated[
     list[str] | None, typer.Option(metavar="LAT,LON", help="two columns in degrees: a place (repeatable)")
 ]
 WeightColumn = Annotated[str | None, typer.Option(metavar="COL", help="column of weights: no input")]
-NoiseColumn = Annotated[
-    str | None, typer.Option(metavar="COL", help="column of known errors, each a std: no input")
-]
+NoiseColumn = Annotated[str | None, typer.Option(metavar="COL", help="column of known errors, each a std: no input")]
 TestFraction = Annotated[float | None, typer.Option(help="share of rows to hold out and score on")]
 KernelName = Annotated[str, typer.Option(help="auto, matern12, matern32, matern52 or rbf")]
 Ard = Annotated[bool, typer.Option(help="one length scale per column, or one for all")]

@@ -45,7 +45,7 @@ class RowColumns:
         if len(set(self.names)) < len(self.names):
             raise UsageError(f"--weight-column and --noise-column both name {self.weight!r}: choose one")
 
-    def arguments(self, read: dict[str, FloatArray], path: Path) -> dict[str, FloatArray]:
+    def arguments(self, read: dict[str, FloatArray], path: Path) -> dict[str, Any]:
         """Returns what a fit is told of the noise of rows, (n,) each, from the columns as they were read."""
         for option, name in self.options.items():
             bad = read[name] < 0

@@ -155,13 +155,9 @@ class Standardizer:
         X, rest = columns.inputs(X), columns.rest(rest)
         with np.errstate(over="ignore", invalid="ignore"):
             moved = X - X[0] if rest is None else (X - X[0]) + rest  # exact where an offset is large
-            (x_mean, spread), (y_mean, y_scale) = (_mean_and_std(a, weights) for a in (moved, y - y[0]))
-            x_mean, x_scale, y_mean, y_scale = (
-                X[0] + x_mean,
-                columns.shared(spread),
-                float(y[0] + y_mean),
-                float(y_scale),
-            )
+            (middle, spread), (y_middle, y_spread) = (_mean_and_std(a, weights) for a in (moved, y - y[0]))
+            x_mean, x_scale = X[0] + middle, columns.shared(spread)
+            y_mean, y_scale = float(y[0] + y_middle), float(y_spread)
         large = [f"column {columns.sources[j]} of X" for j in np.flatnonzero(~np.isfinite(x_scale))]
         if large or not np.isfinite(y_scale):
             raise ValueError(f"{', '.join(large) or 'y'} has values too large to standardise: divide by a constant")

@@ -111,6 +111,12 @@ class Noise:
             return self.scale
         return (self._each if index is None else self._each[index]).sqrt()[:, None]
 
+    @property
+    def scales(self) -> Tensor:
+        """√d of all rows, (n, 1), in float64, where they have noise of their own."""
+        assert self._each is not None
+        return self._each.sqrt()[:, None]
+
     def times(self, V: Tensor, index: Index | None = None) -> Tensor:
         """Returns d V, (b, c), for V of (b, c), whose rows are those of ``index``, all by default."""
         return V * self.variance if self._each is None else V * self._column(V, index)

@@ -154,14 +154,15 @@ class PivotedCholesky(Preconditioner):
         self.origin: Origin = operator.origin
         even = operator.rows is None
         self.noise_variance = operator.noise_variance if even else 1.0
-        scaled = self.unit_factor if even else self.unit_factor / operator.noise.scale_at()
+        scales = None if even else operator.noise.scales  # √d, (n, 1)
+        scaled = self.unit_factor if scales is None else self.unit_factor / scales
         inner = operator.signal_variance * (scaled.T @ scaled)
         inner.diagonal().add_(self.noise_variance)
         W = torch.linalg.solve_triangular(torch.linalg.cholesky(inner), scaled.T, upper=False)
         largest = float(torch.linalg.matrix_norm(inner))  # P, or D^(−½) P D^(−½), has no larger eigenvalue
         precise = _precision(operator.dtype, largest, self.noise_variance)
         self._W = W.mul_(operator.signal_variance**0.5).to(precise)  # (k, n)
-        self._scales = None if even else operator.noise.scale_at().to(precise)  # √d, (n, 1)
+        self._scales = None if scales is None else scales.to(precise)
 
     @property
     def recipe(self) -> Pivots:
