@@ -177,6 +177,26 @@ def test_known_errors_are_worth_nats() -> None:
     assert float(alone.hyperparameters_.noise_scale) == pytest.approx(1e-4)
 
 
+@pytest.mark.parametrize("trend", [None, "linear"])
+def test_rows_with_huge_errors_do_not_make_the_unit(trend: str | None) -> None:
+    """A tenth of the rows is off by millions, and known to be: the model is that of the others, trend and all."""
+    X, y, _, _ = data(120)
+    rng = np.random.default_rng(5)
+    bad = np.arange(120) % 10 == 0
+    y = y + 3 * X[:, 0] + 0.1 * rng.normal(size=120)
+    spoilt = np.where(bad, y + 1e6 * rng.normal(size=120), y)
+    settings = {"kernel": "matern32", "n_steps": 40, "trend": trend, **FAST}
+    model = GPRegressor(**settings).fit(X, spoilt, noise_variance=np.where(bad, 1e12, 0.0))
+    clean = GPRegressor(**settings).fit(X[~bad], y[~bad])
+    assert model.scaler_.y_scale == pytest.approx(clean.scaler_.y_scale, rel=0.5)
+    inside = NEW[:2]
+    mean, std = clean.predict(inside, return_std=True)
+    assert (np.abs(model.predict(inside) - mean) < 0.3 * std).all()
+    if trend is not None:
+        found, expected = (m.trend_ for m in (model, clean))
+        np.testing.assert_allclose(found.coefficients, expected.coefficients, atol=0.5 * expected.std_errors.max())
+
+
 def test_held_out_rows_have_weight_one() -> None:
     """Their scores are those of the std of a prediction, σ² included, and of the mean by the noise of all rows."""
     X, y, w, err = data()

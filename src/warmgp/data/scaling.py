@@ -103,6 +103,7 @@ class Standardizer:
         rest: FloatArray | None = None,
         columns: InputMap | None = None,
         weights: FloatArray | None = None,
+        y_weights: FloatArray | None = None,
     ) -> Standardizer:
         """Makes the maps from the means and standard deviations of training rows.
 
@@ -120,8 +121,8 @@ class Standardizer:
             What float64 cannot hold of the inputs: they are X + rest.
         columns : InputMap, optional
             What the columns of X are; plain numbers by default.
-        weights : ndarray of shape (n,), optional
-            Weights of the rows, by which means and standard deviations are those of so many copies.
+        weights, y_weights : ndarray of shape (n,), optional
+            Weights of the rows of X, and of y, for means and standard deviations.
 
         Returns
         -------
@@ -155,7 +156,7 @@ class Standardizer:
         X, rest = columns.inputs(X), columns.rest(rest)
         with np.errstate(over="ignore", invalid="ignore"):
             moved = X - X[0] if rest is None else (X - X[0]) + rest  # exact where an offset is large
-            (middle, spread), (y_middle, y_spread) = (_mean_and_std(a, weights) for a in (moved, y - y[0]))
+            (middle, spread), (y_middle, y_spread) = _mean_and_std(moved, weights), _mean_and_std(y - y[0], y_weights)
             x_mean, x_scale = X[0] + middle, columns.shared(spread)
             y_mean, y_scale = float(y[0] + y_middle), float(y_spread)
         large = [f"column {columns.sources[j]} of X" for j in np.flatnonzero(~np.isfinite(x_scale))]

@@ -80,8 +80,10 @@ class TrainingData:
         if not rows:
             return self
         some = np.sort(np.random.default_rng(seed).permutation(len(self.x))[:rows])
-        trend, y = (None, self.y[some]) if self.trend is None else self.trend.refitted(self.x, self.y, some)
-        return replace(self, x=self.x[some], y=y, trend=trend, said=self.said.at(some))
+        trend, y, said = self.trend, self.y[some], self.said.at(some)
+        if trend is not None:
+            trend, y = trend.refitted(self.x, self.y, some, said.of_targets(y))
+        return replace(self, x=self.x[some], y=y, trend=trend, said=said)
 
     def turned(self, angle: float) -> TrainingData:
         """Returns the same data with the two standardised inputs turned by an angle in degrees."""
@@ -136,11 +138,11 @@ def training_data(
     if not model.standardize and not isinstance(model.init, Hyperparameters):
         warn_of_units(inputs, targets, columns)
     if model.standardize:
-        scaler = Standardizer.fit(inputs, targets, rest, columns, said.weights)
+        scaler = Standardizer.fit(inputs, targets, rest, columns, said.weights, said.of_targets(targets))
     else:
         scaler = Standardizer.centring(inputs, columns)
     x, given, held_out = scaler.x(inputs, rest), {"X": inputs, "y": targets, **said.given}, None
-    trend, left, scaler = detrended(model, inputs, x, targets, scaler)
+    trend, left, scaler = detrended(model, inputs, x, targets, scaler, said.of_targets(targets))
     if rest is not None:
         given["last digits of X"] = rest
     if validation is not None:

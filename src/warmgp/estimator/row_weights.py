@@ -16,6 +16,10 @@ FloatArray = NDArray[np.float64]
 Rows = NDArray[np.bool_] | NDArray[np.intp]
 
 
+ROUNDS, CLOSE = 100, 1e-9
+"""The most rounds in which the variance of targets and their weights are found, and the change that ends them."""
+
+
 @dataclass(frozen=True)
 class RowWeights:
     """Holds what is said of the noise of rows, of which none may be left out any more.
@@ -36,6 +40,26 @@ class RowWeights:
         """The arrays that were given, by the names of their arguments."""
         both = {"sample_weight": self.weights, "noise_variance": self.variances}
         return {name: values for name, values in both.items() if values is not None}
+
+    def of_targets(self, y: FloatArray) -> FloatArray | None:
+        """Returns the weights by which targets y, (n,), are centred and scaled; None where all are one.
+
+        They are those of observations with the noise s²/w_i + e_i, for the variance s² of y by these very weights: rows
+        whose known errors are far above all that varies say nothing about the size of that.
+        """
+        if self.variances is None:
+            return self.weights
+        shares = np.ones_like(y) if self.weights is None else 1.0 / self.weights
+        y, weights = y - y[0], 1.0 / shares
+        with np.errstate(over="ignore", invalid="ignore"):  # targets that are too large are refused later
+            square = whole = float(np.var(y))
+            for _ in range(ROUNDS):
+                weights = 1.0 / (shares + self.variances / max(square, CLOSE * whole))
+                mean = np.average(y, weights=weights)
+                before, square = square, float(np.average(np.square(y - mean), weights=weights))
+                if not abs(square - before) > CLOSE * before:
+                    break
+        return np.asarray(weights)
 
     def at(self, rows: Rows) -> RowWeights:
         """Returns that of some rows."""
