@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from warmgp import GPRegressor, Hyperparameters
 from warmgp.estimator.prepare import training_data
 from warmgp.files.format import FileError
 from warmgp.kernels import KERNELS
+from warmgp.training.initialisation import subset_heuristic
 
 FIXED = Hyperparameters.from_vector(torch.tensor([0.3, 1.1, 0.5, 0.9], dtype=torch.float64))
 FAST: dict[str, Any] = {"n_features": 200, "n_probes": 8, "random_state": 0, "device": "cpu"}
@@ -195,6 +197,43 @@ def test_rows_with_huge_errors_do_not_make_the_unit(trend: str | None) -> None:
     if trend is not None:
         found, expected = (m.trend_ for m in (model, clean))
         np.testing.assert_allclose(found.coefficients, expected.coefficients, atol=0.5 * expected.std_errors.max())
+
+
+def map_with_errors(n: int) -> tuple[np.ndarray, ...]:
+    """A smooth map, measured to 0.05, every other row with a known error of 1.5 beside."""
+    rng = np.random.default_rng(7)
+    X = rng.uniform(-2, 2, (n, 2))
+    err = np.where(np.arange(n) % 2 > 0, 1.5, 0.0)
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + np.hypot(err, 0.05) * rng.normal(size=n), err
+
+
+@pytest.mark.parametrize("init", ["near", "sample", "subset", "auto"])
+def test_every_start_of_a_fit_knows_the_errors(init: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = partial(subset_heuristic, n_centroids=2, n_steps=30)
+    monkeypatch.setattr("warmgp.estimator.start.subset_heuristic", short)
+    X, y, err = map_with_errors(150)
+    kernel = "auto" if init == "auto" else "matern52"
+    steps = {"n_steps": 20 if init == "auto" else 0, "anisotropy": "rotated" if init == "auto" else None}
+    model = GPRegressor(kernel, init=init, solver="rap", **steps, **FAST).fit(X, y, noise_variance=err**2)
+    assert in_user_units(model)[0] < 0.4
+    again = GPRegressor(kernel, init=init, solver="rap", learn_noise=False, **steps, **FAST)
+    again.fit(X, y, noise_variance=err**2 + 0.05**2)
+    assert float(again.hyperparameters_.noise_scale) == pytest.approx(1e-4)
+
+
+def test_a_map_by_near_points_and_recombined_projections() -> None:
+    """All of the way that a map of any size goes, in float32, with a std from samples and near points."""
+    X, y, err = map_with_errors(500)
+    w = np.where(np.arange(500) % 3 > 0, 1.0, 4.0)
+    settings = {**FAST, "n_probes": 32}
+    model = GPRegressor("matern32", init="near", solver="rap", n_steps=0, **settings)
+    model.fit(X, y, sample_weight=w, noise_variance=err**2)
+    mean, std = model.predict(NEW, return_std=True)
+    expected, spread = dense(model, X, y, w, err**2)
+    total = np.hypot(spread, in_user_units(model)[0])
+    assert model.converged_ and (np.abs(mean - expected) < 0.1 * total).all()
+    assert not model.posterior_.exact and model.posterior_.targets is not None
+    np.testing.assert_allclose(std, total, rtol=0.25)
 
 
 def test_held_out_rows_have_weight_one() -> None:
