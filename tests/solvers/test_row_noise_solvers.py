@@ -37,7 +37,7 @@ def test_solutions(solver: str, kind: str, name: str) -> None:
 
 
 @pytest.mark.skipif(not has_triton(), reason="Triton is not here")
-@pytest.mark.parametrize("solver", ["cg", "ap", "rap"])
+@pytest.mark.parametrize("solver", ["cg", "rap", pytest.param("ap", marks=pytest.mark.gpu)])
 def test_solutions_with_the_fused_operator(solver: str) -> None:
     x, y, w, e, rows = problem(N)
     device = "cuda" if torch.cuda.is_available() else "cpu"
