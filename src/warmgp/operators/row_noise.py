@@ -113,7 +113,7 @@ class Noise:
 
     @property
     def scales(self) -> Tensor:
-        """√d of all rows, (n, 1), in float64, where they have noise of their own."""
+        """The square roots of d, (n, 1), in float64, where rows have noise of their own."""
         assert self._each is not None
         return self._each.sqrt()[:, None]
 

@@ -136,7 +136,7 @@ def _turned(x: Tensor, phi: float) -> Tensor:
 
 
 def _likelihood(
-    u: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, noise: RowNoise | None
+    u: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, noise: RowNoise | None = None
 ) -> tuple[float, Tensor, Tensor]:
     """Returns the log-density of all groups, its slope by ν, (4,), and T₁₂, for points u (p, g, 2) and y (p, g).
 
