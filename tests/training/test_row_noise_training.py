@@ -109,7 +109,7 @@ def test_accuracy_is_in_units_of_the_noise_of_each_row() -> None:
 
 def test_float32_is_watched_and_left() -> None:
     """With hardly any noise in half of the rows float32 does not do, and the same rows go on in float64."""
-    x, y, w, e, rows = problem(N)
+    x, y, _, _, rows = problem(N)
     quiet = RowNoise(rows.shares * 1e-9, torch.where(torch.arange(N) % 2 > 0, rows.known, 0.0) * 1e-3)
     theta = Hyperparameters.from_vector(torch.tensor([0.3, 1.2, 2.0, 3.0], dtype=torch.float64))
     twin = Problem(make_operator("dense", x, get_kernel("rbf"), theta, rows=quiet), y)
