@@ -36,6 +36,7 @@ PAGES = (
     "trend.md",
     "columns.md",
     "intervals.md",
+    "known_errors.md",
     "command_line.md",
     "grids.md",
     "mathematics.md",

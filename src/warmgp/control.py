@@ -28,6 +28,7 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.new_points import NearPoints
+from warmgp.operators.row_noise import RowNoise
 
 LEAST_NEAR, MOST_NEAR = 16, {True: 32, False: 64}
 """The fewest near points by which a new one is predicted, and the most, by whether inputs are few: then a ring of
@@ -49,7 +50,7 @@ def near_count(n: int, d: int) -> int:
 
 @dataclass(frozen=True)
 class Targets:
-    """Holds what the samples were solved for, b_j = f_j(x) + σw_j, as multiples of a step far below the noise.
+    """Holds what the samples were solved for, b_j = f_j(x) + ε_j, as multiples of a step far below the noise.
 
     Attributes
     ----------
@@ -95,9 +96,11 @@ class Control:
     targets: Targets
 
     @classmethod
-    def of(cls, x: Tensor, kernel: Kernel, theta: Hyperparameters, targets: Targets) -> Control:
-        """Returns the control of a posterior on the inputs x, (n, d)."""
-        return cls(NearPoints(x, kernel, theta, near_count(*x.shape)), targets)
+    def of(
+        cls, x: Tensor, kernel: Kernel, theta: Hyperparameters, targets: Targets, noise: RowNoise | None = None
+    ) -> Control:
+        """Returns the control of a posterior on the inputs x, (n, d), and the noise of their rows."""
+        return cls(NearPoints(x, kernel, theta, near_count(*x.shape), noise), targets)
 
     def variance(self, x_new: Tensor, known: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the variances at new points, (b,), and the relative errors of their square roots, (b,), in float64.

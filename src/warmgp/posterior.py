@@ -28,6 +28,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import KernelOperator, make_operator
 from warmgp.operators.base import ranges
+from warmgp.operators.row_noise import RowNoise
 from warmgp.solvers.cholesky import factorise
 from warmgp.trend import Trend
 
@@ -68,6 +69,8 @@ class Posterior:
     targets : Targets or None
         What the ẑ_j were solved for, by which variances from samples lose most of their error by chance; without it
         they are averages over the samples alone.
+    noise : RowNoise or None
+        What the noise of each training row is made of; None where it is σ² for all.
     """
 
     x: Tensor
@@ -80,6 +83,7 @@ class Posterior:
     batch_size: int = 8192
     trend: Trend | None = None
     targets: Targets | None = None
+    noise: RowNoise | None = None
 
     @property
     def n_samples(self) -> int:
@@ -88,7 +92,7 @@ class Posterior:
 
     @property
     def noise_variance(self) -> float:
-        """The variance of the observation noise, σ²."""
+        """The variance of the noise of a new observation, σ²: of weight one, without a known error."""
         return float(self.theta.noise_scale) ** 2
 
     def to(self, device: torch.device | str) -> Posterior:
@@ -97,8 +101,11 @@ class Posterior:
         factor = None if self.factor is None else self.factor.to(device)
         trend = None if self.trend is None else self.trend.to(device)
         targets = None if self.targets is None else self.targets.to(device)
-        x, solution = self.x.to(device), self.solution.to(device)
-        return replace(self, x=x, solution=solution, prior=prior, factor=factor, trend=trend, targets=targets)
+        noise = None if self.noise is None else self.noise.to(device)
+        return replace(
+            self, x=self.x.to(device), solution=self.solution.to(device), prior=prior, factor=factor, trend=trend,
+            targets=targets, noise=noise,
+        )  # fmt: skip
 
     def mean(self, x_new: Tensor) -> Tensor:
         """Returns k(x_new, x) v_y and the trend, (m,), without evaluating the samples."""
@@ -209,7 +216,7 @@ class Posterior:
         return mean + added[:, 0], variance + added[:, 1]
 
     def _operator(self) -> KernelOperator:
-        return make_operator("auto", self.x, self.kernel, self.theta)
+        return make_operator("auto", self.x, self.kernel, self.theta, rows=self.noise)
 
     def _products_and_deviation(self, operator: KernelOperator, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns k [v_y, ẑ_1 … ẑ_s], (b, 1 + s), and f_j − k ẑ_j, (b, s)."""
@@ -227,7 +234,7 @@ class Posterior:
     @cached_property
     def _control(self) -> Control | None:
         """The control of variances from samples, where their targets are known."""
-        return None if self.targets is None else Control.of(self.x, self.kernel, self.theta, self.targets)
+        return None if self.targets is None else Control.of(self.x, self.kernel, self.theta, self.targets, self.noise)
 
     def _exact_covariance(self, operator: KernelOperator, x: Tensor, *, diagonal: bool) -> Tensor:
         """Returns k(x, x) − k(x, X) H⁻¹ k(X, x) in float64, (b, b), or its diagonal, (b,)."""

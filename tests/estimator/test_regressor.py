@@ -385,7 +385,15 @@ def test_exact_training_that_cannot_fit_is_refused_at_once() -> None:
         GPRegressor(solver="cholesky", memory_budget=10_000, **FAST).fit(X, Y)
 
 
-@parametrize_with_checks([GPRegressor(n_steps=3, n_features=50, n_probes=4, random_state=0)])
+NOT_MEANT = {
+    "check_sample_weight_equivalence_on_dense_data": "copies of a row agree to the last digit, which is learned from: "
+    "weights are copies at the same hyperparameters (test_known_errors.py runs the check with such)"
+}
+
+
+@parametrize_with_checks(
+    [GPRegressor(n_steps=3, n_features=50, n_probes=4, random_state=0)], expected_failed_checks=lambda _: NOT_MEANT
+)
 def test_scikit_learns_own_checks(estimator, check) -> None:  # type: ignore[no-untyped-def]
     check(estimator)
 

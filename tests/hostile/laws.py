@@ -81,10 +81,10 @@ class World:
         X_new[:3] = X[rng.integers(self.n, size=3)]
         return X, y, X_new
 
-    def fit(self, X: Array, y: Array, **settings: object) -> GPRegressor:
-        """A model at these hyperparameters, which are in standardised units."""
+    def fit(self, X: Array, y: Array, said: dict[str, Array] | None = None, **settings: object) -> GPRegressor:
+        """A model at these hyperparameters, which are in standardised units; ``said`` of the noise of rows."""
         options = {"kernel": self.kernel, "init": self.theta, "n_steps": 0, "random_state": self.seed} | settings
-        return GPRegressor(**options).fit(X, y)
+        return GPRegressor(**options).fit(X, y, **(said or {}))
 
     def reference(self, X: Array, y: Array, *, standardize: bool = True) -> Reference:
         return Reference(X, y, self.kernel, self.noise, self.signal, self.lengths, standardize)

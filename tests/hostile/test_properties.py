@@ -114,6 +114,21 @@ def test_rows_twice_are_half_the_noise(world: World, way: str) -> None:
         assert (np.abs(single[1] - double[1]) / unit).max() <= 1e-4
 
 
+@law(worlds(40), ways, st.booleans(), examples=200)
+def test_weights_are_copies(world: World, way: str, known: bool) -> None:
+    """Of any row any number of times, none included; noise that is known has each of the copies."""
+    X, y, X_new = world.data
+    rng = np.random.default_rng(world.seed)
+    count = rng.integers(0, 4, len(y))
+    assume(np.ptp(y[count > 0], axis=0) > 0 if (count > 0).sum() > 1 else False)
+    e = np.where(known, world.noise**2 * rng.uniform(0, 9, len(y)), 0.0)
+    rows = np.repeat(np.arange(len(y)), count)
+    used = np.maximum(count, 1)
+    one = world.fit(X, y, {"sample_weight": count.astype(float), "noise_variance": e / used}, **WAYS[way])
+    other = world.fit(X[rows], y[rows], {"noise_variance": e[rows]}, **WAYS[way])
+    alike(answers(one, X_new), answers(other, X_new), 1e-4, std=way == "exact")
+
+
 FAR = st.sampled_from([1e6, 1e20, 9.97e36, 1e38, 3.5e38, 1e100, 1e300])
 PRECISIONS = st.sampled_from(["auto", "float32", "float64"])
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from house import HOUSE, ROOMS, ROOT, SOURCE, dotted, room_of
+from warmgp.operators.row_noise import Noise
 
 PAGE = (ROOT / "docs/design.md").read_text()
 
@@ -82,7 +83,10 @@ def uses_noise(tree: ast.Module) -> bool:
     """Says whether a module computes with σ: a record's is only shown."""
     read = [dotted(node).split(".") for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     return any(
-        parts[-1] in ("noise_variance", "noise_floor") or parts[-2:] == ["theta", "noise_scale"] for parts in read
+        parts[-1] in ("noise_variance", "noise_floor")
+        or parts[-2:] == ["theta", "noise_scale"]
+        or (parts[-2:-1] == ["noise"] and parts[-1] in vars(Noise))
+        for parts in read
     )
 
 
@@ -140,6 +144,8 @@ def test_what_is_gone_is_seen(text: str, wrong: list[str]) -> None:
     [
         ("s = operator.noise_variance", True, False),
         ("s = float(self.theta.noise_scale)", True, False),
+        ("s = operator.noise.times(V)", True, False),
+        ("s = draw.noise.shape", False, False),
         ("s = record.noise_scale", False, False),
         ("dtype = x.dtype if safe else torch.float64", False, True),
         ("dtype = torch.float64", False, False),

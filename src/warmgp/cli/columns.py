@@ -44,18 +44,31 @@ def training_table(
     What ``columns`` says are categories or dates is text, which the model reads. Blank cells are NaN where it fills
     them in.
     """
+    X, y, _ = training_columns(table, target, drop, columns, fills)
+    return X, y
+
+
+def training_columns(
+    table: Table,
+    target: str,
+    drop: Sequence[str],
+    columns: Mapping[Any, Any] | None = None,
+    fills: bool = False,
+    beside: Sequence[str] = (),
+) -> tuple[pd.DataFrame, FloatArray, dict[str, FloatArray]]:
+    """Returns inputs, the target, and the columns ``beside``, which are no inputs, as numbers of the same rows."""
     for name in drop:
         check_column(table, name, "--drop")
         if name == target:
             raise UsageError(f"--drop {name}: that is the target")
-    dropped, texts = set(drop), _text_columns(columns)
+    dropped, texts = {*drop, *beside}, _text_columns(columns)
     names = [name for name in table.columns if name != target and name not in dropped]
     if not names:
         raise TableError(f"{table.path} has no column left to learn from besides the target {target!r}")
     unnamed = [name for name in names if name.startswith("Unnamed: ")]
     if unnamed:
         raise TableError(f"a column of {table.path} has no name: name it, or leave it out: --drop {unnamed[0]!r}")
-    frame = table.read([*names, target], texts)
+    frame = table.read([*names, target, *beside], texts)
     _refuse_text(frame, [name for name in names if name not in texts], table.path)
     text = _numbers(frame[target])
     if text is not None and np.isnan(text).all() and not frame[target].isna().all():
@@ -68,7 +81,8 @@ def training_table(
         remedy = f"correct it, leave the row out, or --drop {name!r}"
         remedy += "" if fills else ", or let --missing mean fill in what is blank"
         made[name] = cells(frame[name], table.path, text=name in texts, blank=fills, remedy=remedy)
-    return pd.DataFrame(made), y
+    remedy = "correct it or leave the row out"
+    return pd.DataFrame(made), y, {name: numeric(frame[name], table.path, remedy=remedy) for name in beside}
 
 
 def _text_columns(columns: Mapping[Any, Any] | None) -> list[str]:

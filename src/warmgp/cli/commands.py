@@ -34,6 +34,7 @@ from warmgp.cli.fitting import (
 from warmgp.cli.held_out import metrics
 from warmgp.cli.kinds import columns_asked, kept_columns, text_inputs
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
+from warmgp.cli.row_columns import RowColumns
 from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import bar, cells, console, lines_of, say, show, tell
 from warmgp.cli.termination import Terminated, terminated
@@ -90,6 +91,8 @@ def fit(
     geographic: opt.Geographic = None,
     missing: opt.Missing = "error",
     unknown_category: opt.UnknownCategory = "error",
+    weight_column: opt.WeightColumn = None,
+    noise_column: opt.NoiseColumn = None,
     test_fraction: opt.TestFraction = None,
     kernel: opt.KernelName = "auto",
     ard: opt.Ard = True,
@@ -105,6 +108,7 @@ def fit(
     init: opt.Init = "auto",
     trend: opt.Trend = None,
     noise_floor: opt.NoiseFloor = 1e-4,
+    no_learn_noise: opt.NoNoise = False,
     dtype: opt.Dtype = "auto",
     device: opt.Device = "auto",
     time_limit: opt.TimeLimit = None,
@@ -131,17 +135,15 @@ def fit(
         n_probes=n_probes,
         tol=tol,
         init=init,
-        noise_floor=noise_floor,
-        dtype=dtype,
-        device=device,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        verbose=not quiet,
-        random_state=seed,
+        noise_floor=noise_floor, learn_noise=not no_learn_noise,
+        dtype=dtype, device=device,
+        checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+        verbose=not quiet, random_state=seed,
         **parsed(n_features, max_epochs, n_steps, learning_rate, time_limit, trend),
-    )
+    )  # fmt: skip
     check_fit(model, data, out, test_fraction, resume=resume, dry_run=dry_run)
-    fit_table(model, data, target, None if dry_run else out, drop=drop, keep=keep, test_fraction=test_fraction)
+    where, rows = None if dry_run else out, RowColumns(weight_column, noise_column)
+    fit_table(model, data, target, where, drop=drop, keep=keep, rows=rows, test_fraction=test_fraction)
 
 
 @app.command()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rich.table import Table as Grid
 
 from warmgp.cli.answers import answer
-from warmgp.cli.columns import UsageError, one_target, training_table
+from warmgp.cli.columns import UsageError, one_target, training_columns
 from warmgp.cli.held_out import metrics, split
 from warmgp.cli.kinds import (
     answerable,
@@ -26,6 +26,7 @@ from warmgp.cli.kinds import (
     labels_among,
     repeated,
 )
+from warmgp.cli.row_columns import RowColumns
 from warmgp.cli.tables import GRID, open_table, table_format
 from warmgp.cli.terminal import cells, console, lines_of, say, show, tell
 from warmgp.data.arrays import check_inputs
@@ -180,17 +181,22 @@ def fit_table(
     *,
     drop: Sequence[str] | None = None,
     keep: Sequence[str] | None = None,
+    rows: RowColumns | None = None,
     test_fraction: float | None = None,
 ) -> None:
     """Trains on a table, writes the model to ``out`` and scores it on rows held out; without ``out`` tells the plan.
 
     The model of an interrupted training is written, too, before the interrupt goes on.
     """
-    table = open_table(data, target)
+    rows = RowColumns() if rows is None else rows
+    table = open_table(data, [*target, *rows.names])
     name = one_target(table, target)
     left_out = [*(drop or ()), *kept_columns(table, keep)]
+    said_of = [one for key in model.columns or () for one in (key if isinstance(key, tuple) else (key,))]
+    rows.check(table, name, [*left_out, *said_of])
     check_said(table, name, model.columns, left_out)
-    X, values = training_table(table, name, left_out, model.columns, model.missing == "mean")
+    X, values, beside = training_columns(table, name, left_out, model.columns, model.missing == "mean", rows.names)
+    said = rows.arguments(beside, data)
     X, train, test, again = _prepared(model, X, values, data, test_fraction)
     y = pd.Series(values, name=name)
     if table.left_out:
@@ -201,7 +207,7 @@ def fit_table(
         console().print(lines_of(f"{size}\n{model.plan(X.iloc[train])}"))
         return
     try:
-        model.fit(X.iloc[train], y.iloc[train])
+        model.fit(X.iloc[train], y.iloc[train], **{argument: values[train] for argument, values in said.items()})
     except KeyboardInterrupt as interrupted:
         if hasattr(model, "history_"):
             model.save(out)

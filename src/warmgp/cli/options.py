@@ -31,6 +31,8 @@ UnknownCategory = Annotated[str, typer.Option(help="a value not seen in training
 Geographic = Annotated[
     list[str] | None, typer.Option(metavar="LAT,LON", help="two columns in degrees: a place (repeatable)")
 ]
+WeightColumn = Annotated[str | None, typer.Option(metavar="COL", help="column of weights: no input")]
+NoiseColumn = Annotated[str | None, typer.Option(metavar="COL", help="column of known errors, each a std: no input")]
 TestFraction = Annotated[float | None, typer.Option(help="share of rows to hold out and score on")]
 KernelName = Annotated[str, typer.Option(help="auto, matern12, matern32, matern52 or rbf")]
 Ard = Annotated[bool, typer.Option(help="one length scale per column, or one for all")]
@@ -45,6 +47,7 @@ Trend = Annotated[str | None, typer.Option(help="constant, linear, quadratic or 
 Steps = Annotated[str, typer.Option(help="Adam steps, or auto")]
 LearningRate = Annotated[str, typer.Option(help="of Adam, or auto")]
 Init = Annotated[str, typer.Option(help="where to start: ones, sample, subset or auto")]
+NoNoise = Annotated[bool, typer.Option("--no-learn-noise", help="no noise beside the known errors")]
 NoiseFloor = Annotated[float, typer.Option(help="least noise scale, in standardised units")]
 Dtype = Annotated[str, typer.Option(help="auto, float32 or float64")]
 TimeLimit = Annotated[str | None, typer.Option(metavar="TIME", help="what fit may take: 90s, 10m or 2h")]

@@ -97,7 +97,13 @@ class Standardizer:
 
     @classmethod
     def fit(
-        cls, X: ArrayLike, y: ArrayLike, rest: FloatArray | None = None, columns: InputMap | None = None
+        cls,
+        X: ArrayLike,
+        y: ArrayLike,
+        rest: FloatArray | None = None,
+        columns: InputMap | None = None,
+        weights: FloatArray | None = None,
+        y_weights: FloatArray | None = None,
     ) -> Standardizer:
         """Makes the maps from the means and standard deviations of training rows.
 
@@ -115,6 +121,8 @@ class Standardizer:
             What float64 cannot hold of the inputs: they are X + rest.
         columns : InputMap, optional
             What the columns of X are; plain numbers by default.
+        weights, y_weights : ndarray of shape (n,), optional
+            Weights of the rows of X, and of y, for means and standard deviations.
 
         Returns
         -------
@@ -148,8 +156,9 @@ class Standardizer:
         X, rest = columns.inputs(X), columns.rest(rest)
         with np.errstate(over="ignore", invalid="ignore"):
             moved = X - X[0] if rest is None else (X - X[0]) + rest  # exact where an offset is large
-            x_mean, x_scale = X[0] + moved.mean(axis=0), columns.shared(moved.std(axis=0))
-            y_mean, y_scale = float(y[0] + (y - y[0]).mean()), float((y - y[0]).std())
+            (middle, spread), (y_middle, y_spread) = _mean_and_std(moved, weights), _mean_and_std(y - y[0], y_weights)
+            x_mean, x_scale = X[0] + middle, columns.shared(spread)
+            y_mean, y_scale = float(y[0] + y_middle), float(y_spread)
         large = [f"column {columns.names[columns.sources[j]]!r} of X" for j in np.flatnonzero(~np.isfinite(x_scale))]
         if large or not np.isfinite(y_scale):
             raise ValueError(f"{', '.join(large) or 'y'} has values too large to standardise: divide by a constant")
@@ -276,6 +285,14 @@ class Standardizer:
             ``y_scale * std``, float64.
         """
         return np.asarray(self.y_scale * np.asarray(std, dtype=np.float64))
+
+
+def _mean_and_std(values: FloatArray, weights: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Returns mean and standard deviation over the rows of values, (n,) or (n, d), by their weights."""
+    if weights is None:
+        return values.mean(axis=0), values.std(axis=0)
+    mean = np.average(values, axis=0, weights=weights)
+    return mean, np.sqrt(np.average(np.square(values - mean), axis=0, weights=weights))
 
 
 def check_varies(y: FloatArray, what: str = "y", remedy: str = "check that the right column was passed as y") -> None:

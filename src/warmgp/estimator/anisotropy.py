@@ -57,4 +57,5 @@ def anisotropy_of(scaler: Standardizer, theta: Hyperparameters) -> Anisotropy | 
 def turned(data: TrainingData, plan: Plan, kernel: Kernel, options: TrainingOptions, seed: int) -> TrainingData:
     """Returns training data with inputs turned to the direction of the longest range; the same seed finds the same."""
     x, y = (torch.as_tensor(values).to(plan.device) for values in (data.x, data.y))
-    return data.turned(find_angle(x, y, kernel, options, generator=torch.Generator().manual_seed(seed)))
+    generator, noise = torch.Generator().manual_seed(seed), data.row_noise(plan.device)
+    return data.turned(find_angle(x, y, kernel, options, generator=generator, noise=noise))

@@ -23,6 +23,7 @@ from warmgp.gradient import GradientEstimator
 from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters, Units
 from warmgp.kernels import KERNELS, Kernel, get_kernel
+from warmgp.operators.row_noise import RowNoise
 from warmgp.planning.devices import resolve_device
 from warmgp.planning.request import DTYPES, STARTS, bytes_of
 from warmgp.posterior import Posterior
@@ -52,7 +53,10 @@ if TYPE_CHECKING:
 
 NOT_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "memory_budget", "time_limit")
 """Parameters that the result of a resumed fit does not depend on: they are not part of a fingerprint."""
-LATER = {"columns": None, "anisotropy": None, "trend": None, "missing": "error", "unknown_category": "error"}
+LATER = {
+    "columns": None, "anisotropy": None, "trend": None, "missing": "error", "unknown_category": "error",
+    "learn_noise": True,
+}  # fmt: skip
 """Parameters that earlier versions did not have, and what means the same as not having them: no part of a fingerprint
 then, so that checkpoints of those versions still go on."""
 NOT_SAVED = ("callbacks", "checkpoint")
@@ -81,6 +85,11 @@ TARGETS = {
     "targets_step": TensorRule((1,), DOUBLE, positive=True),
 }
 """What the samples were solved for, where variances come from them; files of earlier versions have none."""
+NOISE = {
+    "noise_shares": TensorRule(("n",), DOUBLE, positive=True),
+    "noise_known": TensorRule(("n",), DOUBLE),
+}
+"""What the noise of each row is made of, where rows have noise of their own."""
 CONTENT = record(
     {
         "settings": lambda *_: None,  # checked against the estimator's parameters
@@ -221,6 +230,8 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
     if posterior.targets is not None:
         tensors["targets"] = posterior.targets.codes
         tensors["targets_step"] = torch.tensor([posterior.targets.step], dtype=torch.float64)
+    if posterior.noise is not None:
+        tensors |= {"noise_shares": posterior.noise.shares, "noise_known": posterior.noise.known}
     names = getattr(model, "feature_names_in_", None)
     content = {
         "settings": settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SAVED}),
@@ -274,7 +285,9 @@ def _restore(
     settings = settings_from_json(cls, content["settings"])
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
     terms = content.get("trend_terms")
-    more = (TREND if terms is not None else {}) | (TARGETS if TARGETS.keys() & tensors.keys() else {})
+    more = TREND if terms is not None else {}
+    for some in (TARGETS, NOISE):
+        more |= some if some.keys() & tensors.keys() else {}
     sizes = check_tensors(tensors, TENSORS | more)
     d, lengths = sizes["d"], sizes["t"] - 2
     expect(lengths in (1, d), "theta", f"{2 + d} or 3 numbers", sizes["t"])
@@ -304,7 +317,7 @@ def _restore(
     model.scaler_, model.columns_ = Standardizer(*scaling, columns, angle), columns
     model.posterior_ = Posterior(
         there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"],
-        trend=trend, targets=targets,
+        trend=trend, targets=targets, noise=_noise(tensors, place),
     )  # fmt: skip
     model.hyperparameters_ = known(theta, model.scaler_)
     model.history_ = list(plan_json.history_from_json(content["history"]))
@@ -318,6 +331,14 @@ def _restore(
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
     return model
+
+
+def _noise(tensors: Mapping[str, Tensor], place: torch.device) -> RowNoise | None:
+    """Returns what the noise of each row of a file is made of; None where it is the same for all."""
+    if "noise_known" not in tensors:
+        return None
+    expect(bool((tensors["noise_known"] >= 0).all()), "noise_known", "variances of at least 0", "negative ones")
+    return RowNoise(tensors["noise_shares"], tensors["noise_known"]).to(place)
 
 
 def _trend(terms: list[list[int]], tensors: Mapping[str, Tensor], sizes: Mapping[str, int], angle: float) -> Trend:

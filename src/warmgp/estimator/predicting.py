@@ -71,10 +71,11 @@ class Predicting:
     ) -> Any:
         """Returns the predictive mean at X; with ``return_std`` or ``return_cov`` also its deviation or covariance.
 
-        Both are those of new observations; ``include_noise=False`` leaves the observation noise out. They are exact
-        for a model trained exactly, and up to 2,500 points by default. Otherwise they come from the posterior samples,
-        with near points as their control (:meth:`std_error` says how exact that is), and the covariance without noise
-        has rank at most ``n_probes``. The mean alone is computed without them.
+        Both are those of new observations, whose noise they include: the learned one, of weight one and without a known
+        error; ``include_noise=False`` leaves it out. They are exact for a model trained exactly, and up to 2,500 points
+        by default. Otherwise they come from the posterior samples, with near points as their control (:meth:`std_error`
+        says how exact that is), and the covariance without noise has rank at most ``n_probes``. The mean alone is
+        computed without them.
 
         X may also be an ``xarray.Dataset`` or ``DataArray`` whose coordinates or variables have the names of the
         inputs, such as :func:`warmgp.grid` makes. What comes back is then one Dataset over the same dimensions, with

@@ -18,10 +18,12 @@ from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import Standardizer, check_varies, warn_of_units
 from warmgp.estimator.parameters import check_flat, check_start
 from warmgp.estimator.remarks import remark_outliers
+from warmgp.estimator.row_weights import RowWeights, row_weights
 from warmgp.estimator.trend import OrdinaryTrend, check_inputs_of, detrended
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import make_operator
+from warmgp.operators.row_noise import RowNoise
 from warmgp.planning.plan import Plan
 from warmgp.planning.planner import operator_for, plan_for
 from warmgp.planning.request import Request, Settings
@@ -54,6 +56,10 @@ class TrainingData:
         Why float32 does not tell the inputs apart; "" where it does.
     trend : OrdinaryTrend or None
         What has been taken off y, where there is a trend.
+    said : RowWeights
+        Weights of rows, and variances of their noise that are known.
+    known_noise : bool
+        Whether noise is known beside what is learned, or in its place.
     """
 
     scaler: Standardizer
@@ -63,16 +69,22 @@ class TrainingData:
     as_given: dict[str, FloatArray]
     too_fine: str
     trend: OrdinaryTrend | None = None
+    said: RowWeights = RowWeights()  # noqa: RUF009
+    known_noise: bool = False
+
+    def row_noise(self, device: torch.device) -> RowNoise | None:
+        """Returns what the noise of each row is made of; None where all have the same."""
+        return self.said.row_noise(device)
 
     def drawn(self, rows: int, seed: int) -> TrainingData:
         """Returns so many of the rows, drawn at random; all of them where ``rows`` is 0."""
         if not rows:
             return self
         some = np.sort(np.random.default_rng(seed).permutation(len(self.x))[:rows])
-        if self.trend is None:
-            return replace(self, x=self.x[some], y=self.y[some])
-        trend, y = self.trend.refitted(self.x, self.y, some)
-        return replace(self, x=self.x[some], y=y, trend=trend)
+        trend, y, said = self.trend, self.y[some], self.said.at(some)
+        if trend is not None:
+            trend, y = trend.refitted(self.x, self.y, some, said.of_targets(y))
+        return replace(self, x=self.x[some], y=y, trend=trend, said=said)
 
     def turned(self, angle: float) -> TrainingData:
         """Returns the same data with the two standardised inputs turned by an angle in degrees."""
@@ -90,7 +102,8 @@ class TrainingData:
         def tensor(values: FloatArray, dtype: torch.dtype = dtype) -> Tensor:
             return torch.as_tensor(values).to(device=plan.device, dtype=dtype)
 
-        operator = make_operator(operator_for(plan, len(self.x), dtype), tensor(self.x), kernel, theta)
+        kind, noise = operator_for(plan, len(self.x), dtype), self.row_noise(plan.device)
+        operator = make_operator(kind, tensor(self.x), kernel, theta, rows=noise)
         held_out = (tensor(self.held_out[0]), tensor(self.held_out[1])) if self.held_out else None
         trend = None
         if self.trend is not None:
@@ -104,12 +117,20 @@ class TrainingData:
 
 
 def training_data(
-    model: Any, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None
+    model: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    validation: tuple[ArrayLike, ArrayLike] | None,
+    sample_weight: ArrayLike | None = None,
+    noise_variance: ArrayLike | None = None,
 ) -> TrainingData:
     """Checks and standardises what an estimator is to be fitted to; sets names and number of inputs on it, and the
-    name of the target."""
+    name of the target. Rows of weight zero, or of infinite noise, are left out of everything."""
     inputs = check_inputs(model, X, reset=True, least=2)
     targets, rest = check_targets(y, len(inputs)), integer_rest(X)
+    said, used = row_weights(sample_weight, noise_variance, len(inputs))
+    if used is not None:
+        inputs, targets, rest = inputs[used], targets[used], None if rest is None else rest[used]
     name = getattr(y, "name", None)
     model.target_name_ = name if isinstance(name, str) else None
     columns = columns_of(model, model.columns_)
@@ -118,12 +139,12 @@ def training_data(
     if not model.standardize and not isinstance(model.init, Hyperparameters):
         warn_of_units(inputs, targets, columns)
     if model.standardize:
-        scaler = Standardizer.fit(inputs, targets, rest, columns)
+        scaler = Standardizer.fit(inputs, targets, rest, columns, said.weights, said.of_targets(targets))
     else:
         scaler = Standardizer.centring(inputs, columns)
     remark_outliers(inputs, targets, columns.names)
-    x, given, held_out = scaler.x(inputs, rest), {"X": inputs, "y": targets}, None
-    trend, left, scaler = detrended(model, inputs, x, targets, scaler)
+    x, given, held_out = scaler.x(inputs, rest), {"X": inputs, "y": targets, **said.given}, None
+    trend, left, scaler = detrended(model, inputs, x, targets, scaler, said.of_targets(targets))
     if rest is not None:
         given["last digits of X"] = rest
     if validation is not None:
@@ -132,7 +153,8 @@ def training_data(
             scaler.x(given["validation X"], integer_rest(validation[0]), "validation X"),
             scaler.y(given["validation y"]),
         )
-    return TrainingData(scaler, x, left, held_out, given, too_fine(columns, x), trend)
+    known, said = said.variances is not None or not model.learn_noise, said.in_units(scaler.y_scale)
+    return TrainingData(scaler, x, left, held_out, given, too_fine(columns, x), trend, said, known)
 
 
 def columns_of(model: Any, columns: InputMap) -> InputMap:
@@ -155,14 +177,17 @@ def plan_on(model: Any, settings: Settings, X: ArrayLike) -> Plan:
     inputs = check_inputs(probe, X, reset=True, least=2)
     columns = columns_of(model, probe.columns_)
     centred = Standardizer.centring(inputs, columns).x(inputs, integer_rest(X))
-    return plan_and_warn(settings, centred.shape, too_fine(columns, centred))
+    return plan_and_warn(settings, centred.shape, too_fine(columns, centred), not model.learn_noise)
 
 
-def plan_and_warn(settings: Settings, shape: tuple[int, ...], fine: str) -> Plan:
-    """Plans a training on inputs of that shape, (n, d); warns where it may not find what ``fine`` says of them."""
+def plan_and_warn(settings: Settings, shape: tuple[int, ...], fine: str, known_noise: bool = False) -> Plan:
+    """Plans a training on inputs of that shape, (n, d); warns where it may not find what ``fine`` says of them.
+
+    ``known_noise`` says whether noise is known beside what is learned, or in its place.
+    """
     n, d = shape
     check_rich(settings.trend, n, d)
-    plan = plan_for(Request.of(n, d, settings, fine))
+    plan = plan_for(Request.of(n, d, settings, fine, known_noise))
     single = plan.dtype == torch.float32
     if fine and (single or not isinstance(settings.init, Hyperparameters)):
         remedy = 'use dtype="auto" or "float64"' if single else FINE_GROUPS

@@ -99,6 +99,8 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         and then groups of near points; "subset" averages exact fits of neighbourhoods.
     noise_floor : float
         The least noise scale, in standardised units.
+    learn_noise : bool
+        Whether noise is learned beside what :meth:`fit` is told of it; otherwise its scale stays at ``noise_floor``.
     trend : None, "constant", "linear", "quadratic" or list of columns
         A trend beside the process, whose coefficients the data decide (universal kriging); a list of columns, by name
         or number, is an external drift, linear in those. It goes on outside the data. See ``trend_``.
@@ -205,6 +207,7 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         learning_rate: float | str = "auto",
         init: str | Hyperparameters = "auto",
         noise_floor: float = 1e-4,
+        learn_noise: bool = True,
         trend: str | Sequence[int | str] | None = None,
         standardize: bool = True,
         device: str | torch.device = "auto",
@@ -234,6 +237,7 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         self.learning_rate = learning_rate
         self.init = init
         self.noise_floor = noise_floor
+        self.learn_noise = learn_noise
         self.trend = trend
         self.standardize = standardize
         self.device = device
@@ -247,8 +251,20 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         self.random_state = random_state
 
     # -- fitting -----------------------------------------------------------------------------------------------------
-    def fit(self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        validation: tuple[ArrayLike, ArrayLike] | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        noise_variance: ArrayLike | None = None,
+    ) -> Self:
         """Trains on inputs X (n, d) and targets y (n,).
+
+        The noise of row i has the variance σ²/w_i + e_i: σ² is learned, w is ``sample_weight`` (n,), by default one,
+        and e is ``noise_variance`` (n,), the squares of known measurement errors in units of y. A weight of zero, or an
+        infinite variance, leaves a row out. See the page on known errors.
 
         With ``validation=(X, y)`` every record of ``history_`` has the held-out ``metrics`` "rmse" and, with the
         pathwise or the exact gradient, "llh", in standardised units; :class:`warmgp.EarlyStopping` stops on them.
@@ -259,7 +275,7 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         before, accepted = dict(vars(self)), False
         try:
             with contextlib.ExitStack() as stack:
-                plan, data, result = self._train(X, y, validation, stack)
+                plan, data, result = self._train(X, y, validation, sample_weight, noise_variance, stack)
                 self._accept(plan, data, result)
                 accepted = True  # whatever the last checkpoint says
         except BaseException:
@@ -276,12 +292,18 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         return plan_on(self, check_parameters(self.get_params(deep=False)), X)
 
     def _train(
-        self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None, stack: contextlib.ExitStack
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        validation: tuple[ArrayLike, ArrayLike] | None,
+        weight: ArrayLike | None,
+        variance: ArrayLike | None,
+        stack: contextlib.ExitStack,
     ) -> tuple[Plan, TrainingData, TrainingResult]:
         """Checks, plans, resumes or starts, and trains; what has to be closed afterwards goes on the stack."""
         settings, began = check_parameters(self.get_params(deep=False)), time.perf_counter()
-        data = training_data(self, X, y, validation)
-        plan = plan_and_warn(settings, data.x.shape, data.too_fine)
+        data = training_data(self, X, y, validation, weight, variance)
+        plan = plan_and_warn(settings, data.x.shape, data.too_fine, data.known_noise)
         generator = torch.Generator()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         keeper = state = None
@@ -292,7 +314,7 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
         tied, chosen = data.scaler.columns.tied if self.ard else (), None
         lengths = data.x.shape[1] if self.ard else 1
         if state is None and is_chosen(settings):
-            limits = Limits(self.noise_floor, tied=tied)
+            limits = Limits(self.noise_floor, tied=tied, learned=self.learn_noise)
             plan, chosen = with_kernel(plan, settings, data, lengths=lengths, limits=limits, seed=seed)
         data = data.drawn(plan.rows, seed)
         stack.enter_context(limited_threads(plan.threads))
@@ -348,8 +370,9 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
     def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
         """Returns the plan and the parameters as training takes them, which may last until that moment."""
         return options_of(
-            plan, warm_start=self.solver_warm_start, noise_floor=self.noise_floor, n_samples=self.n_probes, until=until
-        )
+            plan, warm_start=self.solver_warm_start, noise_floor=self.noise_floor, n_samples=self.n_probes, until=until,
+            learn_noise=self.learn_noise,
+        )  # fmt: skip
 
     # -- files -------------------------------------------------------------------------------------------------------
     def __getstate__(self) -> dict[str, Any]:

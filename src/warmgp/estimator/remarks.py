@@ -112,8 +112,9 @@ def _explains_nothing(likelihood: float | None, y: Tensor, result: TrainingResul
         seen = f"log marginal likelihood {likelihood:.1f}, {constant:.1f} by a constant with noise"
     elif left_open:
         gain, error = near_gain(
-            posterior.x, y.to(posterior.x.device), posterior.kernel, result.theta, torch.Generator().manual_seed(0)
-        )
+            posterior.x, y.to(posterior.x.device), posterior.kernel, result.theta, torch.Generator().manual_seed(0),
+            posterior.noise,
+        )  # fmt: skip
         if gain > NEAR_NATS + error:
             return ""
         seen = f"a point is {gain:.2g} nats likelier given near ones than by a constant with noise"
@@ -142,7 +143,8 @@ def _misfit(model: Any, plan: Plan, points: tuple[FloatArray, FloatArray], resul
     if not isinstance(model.init, Hyperparameters) or not kept or len(points[0]) < 10:
         return ""
     x, y = (torch.as_tensor(values).to(plan.device) for values in points)
-    gain = quick_gain(x, y, result.posterior.kernel, result.theta, torch.Generator().manual_seed(0))
+    posterior = result.posterior
+    gain = quick_gain(x, y, posterior.kernel, result.theta, torch.Generator().manual_seed(0), posterior.noise)
     if gain < FAR_WORSE:
         return ""
     remedy = "Other data have others: train on from them, with n_steps above 0, or anew"

@@ -20,7 +20,8 @@ from warmgp.training.state import SAMPLES_SHARE, TrainingOptions
 def new_samples(old: Posterior, plan: Plan, options: TrainingOptions, n_samples: int, seed: int) -> Posterior:
     """Returns the posterior with new functions in the place of its own; warns where their solve fell short."""
     generator = torch.Generator().manual_seed(seed)
-    operator = make_operator(operator_for(plan, len(old.x), old.x.dtype), old.x, old.kernel, old.theta)
+    kind = operator_for(plan, len(old.x), old.x.dtype)
+    operator = make_operator(kind, old.x, old.kernel, old.theta, rows=old.noise)
     pathwise = Pathwise(n_samples, plan.n_features)
     draw = pathwise.draw(operator, generator)
     targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already
@@ -29,7 +30,7 @@ def new_samples(old: Posterior, plan: Plan, options: TrainingOptions, n_samples:
     assert functions is not None
     solution = torch.cat([old.solution[:, :1], solved.solution], 1)
     trend = None if old.trend is None else old.trend.with_functions(old.x, solved.solution)
-    new = Posterior(old.x, old.kernel, old.theta, solution, functions, trend=trend)
+    new = Posterior(old.x, old.kernel, old.theta, solution, functions, trend=trend, noise=old.noise)
     found = accuracy(new, Problem(operator, operator.matmul(solution[:, :1])[:, 0]), draw)
     if not solved.converged:
         warn_user(unsolved(solved, plan, found, ("first sample", "other samples")), ConvergenceWarning)

@@ -54,11 +54,11 @@ def with_kernel(
     """
     rows = data.drawn(plan.rows, seed)
     x, y = (torch.as_tensor(values).to(plan.device) for values in (rows.x, rows.y))
-    request = Request.of(len(data.x), data.x.shape[1], settings, data.too_fine)
+    request = Request.of(len(data.x), data.x.shape[1], settings, data.too_fine, data.known_noise)
     with limited_threads(plan.threads):
         choice = choose_kernel(
             x, y, lengths, generator=torch.Generator().manual_seed(seed), is_map=request.is_map,
-            limits=replace(limits, ratio=plan.signal_ratio),
+            limits=replace(limits, ratio=plan.signal_ratio), noise=rows.row_noise(plan.device),
         )  # fmt: skip
     if choice.kernel.name != USUAL:
         plan = plan_for(replace(request, chosen=choice.kernel))

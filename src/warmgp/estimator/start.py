@@ -69,7 +69,13 @@ def _title(*parts: str) -> str:
 
 
 def options_of(
-    plan: Plan, *, warm_start: bool, noise_floor: float, n_samples: int, until: float | None = None
+    plan: Plan,
+    *,
+    warm_start: bool,
+    noise_floor: float,
+    n_samples: int,
+    learn_noise: bool = True,
+    until: float | None = None,
 ) -> TrainingOptions:
     """Returns a plan, and what of the estimator's parameters is no decision of it, as training takes them."""
     return TrainingOptions(
@@ -80,6 +86,7 @@ def options_of(
         learning_rate=plan.learning_rate,
         warm_start=warm_start,
         noise_floor=noise_floor,
+        learn_noise=learn_noise,
         signal_ratio=plan.signal_ratio,
         n_features=plan.n_features,
         n_samples=n_samples,
@@ -121,7 +128,7 @@ def begin(
         return initial_state(operator.at(given), options)
     if plan.init == "ones":
         return initial_state(operator, options)
-    x, y = problem.x_exact, problem.y_exact
+    x, y, noise = problem.x_exact, problem.y_exact, operator.rows
     began = time.perf_counter()
     count = {"sample": 1, "near": 0, "climb": 0}.get(plan.init, min(N_CENTROIDS, operator.n))
     with contextlib.ExitStack() as stack:
@@ -132,17 +139,18 @@ def begin(
         callbacks: list[Callback] = [stack.enter_context(StartBar(count, N_STEPS, more, title))] if verbose else []
         if options.until is not None:
             callbacks.append(_until(began + START_SHARE * (options.until - began)))
-        limits = Limits(options.noise_floor, options.signal_ratio, options.tied)
+        limits = Limits(options.noise_floor, options.signal_ratio, options.tied, options.learn_noise)
         if plan.climb is not None:
             theta = climbed_start(
-                x, y, operator.kernel, plan.climb, lengths, limits, chosen=chosen, generator=generator,
+                x, y, operator.kernel, plan.climb, lengths, limits, chosen=chosen, generator=generator, noise=noise,
                 callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
         elif plan.near is not None:
             theta = near_start(
                 x, y, operator.kernel, chosen or rough_start(x.shape[1], lengths, True),
-                plan.near, limits, rough=chosen is None, generator=generator, callbacks=callbacks,
+                plan.near, limits, rough=chosen is None, generator=generator, noise=noise,
+                callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
         elif plan.init == "sample":
@@ -151,7 +159,7 @@ def begin(
             theta = subset_heuristic(
                 x, y, operator.kernel, generator=generator, ard=lengths == x.shape[1],
                 neighbourhood_size=plan.neighbourhood_size, noise_floor=options.noise_floor, tied=options.tied,
-                callbacks=callbacks,
+                learn_noise=options.learn_noise, noise=noise, callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
     return replace(state, elapsed=time.perf_counter() - began)
@@ -185,12 +193,13 @@ def _on_sample(
         )
     state = sample_start(
         x, y, operator.kernel, first, some, size=plan.sample_size, generator=generator, callbacks=callbacks,
-        promote=plan.promote, dtype=torch.float64 if exact else operator.dtype,
+        promote=plan.promote, dtype=torch.float64 if exact else operator.dtype, noise=operator.rows,
     )  # fmt: skip
     if plan.local is None:
         return state
     theta = local_start(
         x, y, operator.kernel, state.theta, plan.local, generator=generator,
-        hold=partial(options.held, kernel=operator.kernel), tie=options.summed, callbacks=callbacks,
+        hold=partial(options.held, kernel=operator.kernel), tie=options.summed,
+        noise=operator.rows, callbacks=callbacks,
     )  # fmt: skip
     return initial_state(operator.at(theta), options)

@@ -44,9 +44,18 @@ class OrdinaryTrend:
 
     @classmethod
     def fit(
-        cls, terms: Sequence[Term], asked: str | Sequence[int | str], names: Sequence[str], x: FloatArray, y: FloatArray
+        cls,
+        terms: Sequence[Term],
+        asked: str | Sequence[int | str],
+        names: Sequence[str],
+        x: FloatArray,
+        y: FloatArray,
+        weights: FloatArray | None = None,
     ) -> tuple[OrdinaryTrend, FloatArray]:
-        """Returns the trend of y over inputs x, (n, d), both in standardised units, and what it leaves of y, (n,)."""
+        """Returns the trend of y over inputs x, (n, d), both in standardised units, and what it leaves of y, (n,).
+
+        Least squares are by the weights of rows, (n,), where there are some.
+        """
         try:
             basis = Basis.fit(terms, torch.as_tensor(x))
         except DependentTermError as error:
@@ -56,13 +65,19 @@ class OrdinaryTrend:
                 f"their coefficients cannot be told apart. Leave a column out of X, or give trend a list without it"
             ) from error
         columns = basis.at(torch.as_tensor(x)).numpy()
-        offset = columns.T @ y / len(x)
+        if weights is None:
+            offset = columns.T @ y / len(x)
+        else:
+            root = np.sqrt(weights)
+            offset = np.linalg.lstsq(columns * root[:, None], y * root, rcond=None)[0]
         return cls(basis, offset, asked, names), y - columns @ offset
 
-    def refitted(self, x: FloatArray, residual: FloatArray, rows: NDArray[np.intp]) -> tuple[OrdinaryTrend, FloatArray]:
+    def refitted(
+        self, x: FloatArray, residual: FloatArray, rows: NDArray[np.intp], weights: FloatArray | None = None
+    ) -> tuple[OrdinaryTrend, FloatArray]:
         """Returns the same trend over some rows of x, and what it leaves there of the targets."""
         whole = residual[rows] + self.basis.at(torch.as_tensor(x[rows])).numpy() @ self.offset
-        return OrdinaryTrend.fit(self.basis.terms, self.asked, self.names, x[rows], whole)
+        return OrdinaryTrend.fit(self.basis.terms, self.asked, self.names, x[rows], whole, weights)
 
     def turned(self, angle: float) -> OrdinaryTrend:
         """Returns the same trend, with the same coefficients, over inputs that are turned by an angle in degrees."""
@@ -103,12 +118,17 @@ def _terms(model: Any, columns: InputMap, d: int) -> tuple[Term, ...]:
 
 
 def detrended(
-    model: Any, X: FloatArray, x: FloatArray, targets: FloatArray, scaler: Standardizer
+    model: Any,
+    X: FloatArray,
+    x: FloatArray,
+    targets: FloatArray,
+    scaler: Standardizer,
+    weights: FloatArray | None = None,
 ) -> tuple[OrdinaryTrend | None, FloatArray, Standardizer]:
     """Returns the trend that a model asks for, the standardised targets without it, and the maps that they are by.
 
     The unit of y is the standard deviation of what the trend leaves, unless data are used as they are: noise and signal
-    are then of order one, however steep the trend.
+    are then of order one, however steep the trend. ``weights`` are those of the rows, (n,).
     """
     if model.trend is None:
         return None, scaler.y(targets), scaler
@@ -118,10 +138,11 @@ def detrended(
     for column in sorted({column for term in terms for column in term}):
         what = f"column {names[column]!r} of X, which trend={model.trend!r} uses,"
         check_varies(inputs[:, column], what, "leave it out of X, or give trend a list without it")
-    trend, y = OrdinaryTrend.fit(terms, model.trend, names, x, scaler.y(targets))
+    trend, y = OrdinaryTrend.fit(terms, model.trend, names, x, scaler.y(targets), weights)
     if not model.standardize:
         return trend, y, scaler
-    unit = max(float(y.std()), LEAST_LEFT)
+    spread = y.std() if weights is None else np.sqrt(np.cov(y, aweights=weights, ddof=0))
+    unit = max(float(spread), LEAST_LEFT)
     scaler = replace(scaler, y_scale=scaler.y_scale * unit)
     return OrdinaryTrend(trend.basis, trend.offset / unit, model.trend, names), y / unit, scaler
 

@@ -28,6 +28,7 @@ from warmgp.data.column_kinds import ColumnKind
 from warmgp.estimator.pairs import Pairs, binned, draw_pairs
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.kernels import Kernel
+from warmgp.operators.row_noise import Noise
 from warmgp.planning.threads import free_threads
 
 FloatArray = NDArray[np.float64]
@@ -291,7 +292,7 @@ def _without_trend(model: Any, x: FloatArray, targets: FloatArray) -> FloatArray
 
 
 def _differences(model: Any, pairs: Pairs, targets: FloatArray | None) -> FloatArray:
-    """Returns y(first) − y(second) of each pair, (p,), without a trend; targets not given come from y = K v + σ² v."""
+    """Returns y(first) − y(second) of each pair, (p,), without a trend; targets not given come from y = K v + d v."""
     if targets is not None:
         return np.asarray(targets[pairs.first] - targets[pairs.second])
     posterior = replace(model.posterior_, trend=None)
@@ -299,6 +300,7 @@ def _differences(model: Any, pairs: Pairs, targets: FloatArray | None) -> FloatA
     index = torch.as_tensor(rows, device=posterior.x.device)
     with free_threads(posterior.x.device, len(rows) * len(posterior.x)):
         smooth = posterior.mean(posterior.x[index])
-    found = (smooth + posterior.noise_variance * posterior.solution[index, 0]).double().cpu().numpy()
+    noise = Noise(posterior.theta, posterior.noise).times(posterior.solution[index, :1], index)[:, 0]
+    found = (smooth + noise).double().cpu().numpy()
     first, second = np.split(found[where], 2)
     return np.asarray(model.scaler_.y_scale_back(first - second))

@@ -35,7 +35,10 @@ class Exact(GradientEstimator):
         factor = _factor_of(result)
         v = solve_with_factor(factor, targets[:, :1].to(factor))[:, 0]
         inverse = inverse_from_factor(factor)
-        trace = 0.5 * float(v @ v - inverse.diagonal().sum())
+        if operator.rows is None:
+            trace = 0.5 * float(v @ v - inverse.diagonal().sum())
+        else:
+            trace = 0.5 * operator.noise.trace(v.square() - inverse.diagonal())
 
         def weights(rows: slice, columns: slice) -> Tensor:
             return torch.outer(v[rows], v[columns]).sub_(inverse[rows, columns]).mul_(0.5)

@@ -1,7 +1,8 @@
-"""The pathwise estimator: tr(H⁻¹∂H) = E[ẑᵀ ∂H ẑ] with ẑ = H⁻¹ξ and ξ = f(x) + σw ~ N(0, H).
+"""The pathwise estimator: tr(H⁻¹∂H) = E[ẑᵀ ∂H ẑ] with ẑ = H⁻¹ξ and ξ = f(x) + ε ~ N(0, H).
 
-f is a prior function and w standard normal. The systems start at an expected squared distance E|u|²_H = n from zero
-whatever the noise, and their solutions are posterior samples for free: (f|y)(·) = f(·) + k(·, x)(v_y − ẑ).
+f is a prior function, and ε = σw, or √d_i w_i where rows have noise of their own, with w standard normal. The systems
+start at an expected squared distance E|u|²_H = n from zero whatever the noise, and their solutions are posterior
+samples for free: (f|y)(·) = f(·) + k(·, x)(v_y − ẑ).
 """
 
 from __future__ import annotations
@@ -105,7 +106,13 @@ class Pathwise(GradientEstimator):
             if isinstance(draw.prior, ExactPrior)
             else draw.prior.evaluate(operator.x, operator.theta)
         )
-        return torch.cat([y[:, None], f + float(operator.theta.noise_scale) * draw.noise], 1)
+        return torch.cat([y[:, None], f + self._noise(operator, draw)], 1)
+
+    @staticmethod
+    def _noise(operator: KernelOperator, draw: PathwiseDraw) -> Tensor:
+        """Returns ε = √d w, (n, s)."""
+        scale = operator.noise.scale_at()
+        return (scale.to(draw.noise.dtype) if isinstance(scale, Tensor) else scale) * draw.noise
 
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
         return operator.quadratic_gradient(result.solution, result.solution, quadratic_weights(self.n_probes))

@@ -1,4 +1,4 @@
-"""The contract of H = K(x, x) + σ²I, and what every implementation shares.
+"""The contract of H = K(x, x) + σ²I, or + diag(d) where rows have noise of their own, and what all of them share.
 
 Nothing that fits or predicts evaluates a kernel outside this folder. A solver sees products with H, with some of its
 rows or columns, and dense diagonal blocks; whether H is stored, recomputed in tiles, or fused on a GPU is invisible to
@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import torch
 from torch import Tensor
@@ -23,6 +23,8 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.distances import distances, distances_within
 from warmgp.operators.indices import Index, index_size, part_of, ranges, zero_own
+from warmgp.operators.origin import Origin
+from warmgp.operators.row_noise import Noise, RowNoise, rows_at
 from warmgp.operators.scratch import Scratch
 from warmgp.operators.summing import add_product, sum_dtype
 
@@ -38,23 +40,6 @@ def default_tile_entries(device: torch.device) -> int:
     waits for the slowest thread.
     """
     return 2**21 if device.type == "cpu" else 2**26
-
-
-@dataclass(frozen=True, eq=False)
-class Origin:
-    """Says which H something was computed from: a solver's state is good for an operator of the same origin only."""
-
-    x: Tensor
-    kernel: Kernel
-    theta: Hyperparameters
-
-    def same_data(self, other: Origin) -> bool:
-        """Says whether both have the very same inputs and the same kernel."""
-        return self.x is other.x and self.kernel == other.kernel
-
-    def same(self, other: Origin) -> bool:
-        """Says whether both are the same H."""
-        return self.same_data(other) and self.theta.equals(other.theta)
 
 
 @dataclass
@@ -75,24 +60,33 @@ class KernelOperator(ABC):
     theta : Hyperparameters
     tile_entries : int, optional
         The most kernel entries of a tile; by default what suits the device.
+    rows : RowNoise, optional
+        What the noise of each row is made of, on the device of x; by default it is σ² for all.
     """
 
     uses_triton = False  # whether Triton kernels can run where it does
 
-    def __init__(self, x: Tensor, kernel: Kernel, theta: Hyperparameters, *, tile_entries: int | None = None) -> None:
+    def __init__(
+        self, x: Tensor, kernel: Kernel, theta: Hyperparameters, *, tile_entries: int | None = None,
+        rows: RowNoise | None = None,
+    ) -> None:  # fmt: skip
         if x.ndim != 2 or x.shape[0] == 0 or x.shape[1] == 0:
             raise ValueError(f"x must be a matrix of at least one row and one column, got shape {tuple(x.shape)}")
         if not x.dtype.is_floating_point:
             raise ValueError(f"x must be a floating-point tensor, got {x.dtype}")
         if tile_entries is not None and tile_entries < 1:
             raise ValueError(f"tile_entries must be at least 1, got {tile_entries}")
+        if rows is not None and rows.shares.shape != x.shape[:1]:
+            raise ValueError(f"rows must have noise for the {len(x)} rows of x, got {tuple(rows.shares.shape)}")
         theta.check_dimension(x.shape[1])
         self.x = x
         self.kernel = kernel
         self.theta = theta
         self.tile_entries = tile_entries or default_tile_entries(x.device)
         self._counter = Counter()
-        self.noise_variance = float(theta.noise_scale) ** 2
+        self.rows = rows
+        self.noise = Noise(theta, rows)
+        self.noise_variance = self.noise.variance  # σ², that of a row of weight one
         self.signal_variance = float(theta.signal_scale) ** 2
         self._lengths = theta.length_scales.to(device=x.device, dtype=x.dtype)
         self._centre = x.mean(0)
@@ -119,7 +113,7 @@ class KernelOperator(ABC):
 
     @property
     def origin(self) -> Origin:
-        return Origin(self.x, self.kernel, self.theta)
+        return Origin(self.x, self.kernel, self.theta, self.rows)
 
     @property
     def entries_evaluated(self) -> int:
@@ -132,7 +126,7 @@ class KernelOperator(ABC):
 
     def at(self, theta: Hyperparameters) -> Self:
         """Returns the operator of the same kind and data at another θ; its count of evaluated entries goes on."""
-        other = type(self)(self.x, self.kernel, theta, tile_entries=self.tile_entries)
+        other = type(self)(self.x, self.kernel, theta, tile_entries=self.tile_entries, rows=self.rows)
         other.entries_evaluated += self.entries_evaluated
         return other
 
@@ -161,7 +155,7 @@ class KernelOperator(ABC):
         if x is not None and x.dtype != torch.float64:
             raise ValueError(f"x must be float64, got {x.dtype}: leave it out for the operator's own inputs")
         double = self.x.double() if x is None else x
-        twin = make_operator(kind, double, self.kernel, self.theta, tile_entries=self.tile_entries)
+        twin = make_operator(kind, double, self.kernel, self.theta, tile_entries=self.tile_entries, rows=self.rows)
         twin._counter = self._counter
         return twin
 
@@ -169,7 +163,8 @@ class KernelOperator(ABC):
         """Returns the whole of H in that dtype, (n, n), as a matrix that the caller may write over: for a factor."""
         from warmgp.operators.factory import make_operator
 
-        whole = make_operator("dense", self.x.to(dtype), self.kernel, self.theta, tile_entries=self.tile_entries)
+        options: dict[str, Any] = {"tile_entries": self.tile_entries, "rows": self.rows}
+        whole = make_operator("dense", self.x.to(dtype), self.kernel, self.theta, **options)
         whole._counter = self._counter
         return whole.take()
 
@@ -232,8 +227,21 @@ class KernelOperator(ABC):
         r = distances_within(z, exact=not self.kernel.smooth_at_zero)
         self.entries_evaluated += r.numel()
         H = self.kernel.profile(r).mul_(self.signal_variance)
-        H.diagonal(dim1=1, dim2=2).add_(self.noise_variance)
+        H.diagonal(dim1=1, dim2=2).add_(self.noise.at(index))
         return H
+
+    def block_in_float64(self, index: Index) -> Tensor:
+        """Returns H[index, index] in float64, (b, b): a float32 block may not be positive definite."""
+        if self.dtype == torch.float64:
+            return self.block(index)
+        from warmgp.operators.factory import make_operator
+
+        some = make_operator(
+            "chunked", self.x[index].double(), self.kernel, self.theta, tile_entries=self.tile_entries,
+            rows=rows_at(self.rows, index),
+        )  # fmt: skip
+        some._counter = self._counter
+        return some.block(slice(0, index_size(index)))
 
     def group_kernels(self, groups: Tensor) -> Tensor:
         """Returns K among the points of each row of ``groups`` (p, m), without the noise, (p, m, m) in float64."""
@@ -265,7 +273,7 @@ class KernelOperator(ABC):
 
         It takes one pass over the kernel. With G = A diag(weights) Bᵀ formed tile by tile,
 
-            ∂σ:  2σ Σ_c weights_c a_cᵀ b_c
+            ∂σ:  2σ Σ_c weights_c a_cᵀ b_c            (its terms over w_i where rows have weights)
             ∂s:  2s Σ_ij G_ij k(r_ij)
             ∂ℓ_k: s² Σ_ij G_ij ω(r_ij) (z_ik − z_jk)² / ℓ_k,     z = x/ℓ.
 
@@ -275,7 +283,10 @@ class KernelOperator(ABC):
         weights : Tensor, (c,)
         """
         left = A * weights.to(A)
-        trace = float((left.double() * B.double()).sum())
+        if self.rows is None:
+            trace = float((left.double() * B.double()).sum())
+        else:
+            trace = float(self.noise.quadratic_trace(A, B, weights))
         if A is not B:  # G + Gᵀ as one product
             left, right = torch.cat([left, B], 1).div_(2), torch.cat([B, left], 1)
         else:
@@ -290,7 +301,7 @@ class KernelOperator(ABC):
     def gradient_from_weights(self, weights: Callable[[slice, slice], Tensor], trace: float) -> Tensor:
         """Returns ∂/∂θ Σ_ij G_ij H_ij(θ) for a symmetric G by tiles: ``weights(rows, columns)`` is G[rows, columns].
 
-        ``trace`` is Σ_i G_ii, all that the noise needs. With W = G∘ω(r) the length scales need only
+        ``trace`` is Σ_i G_ii/w_i, all that the noise needs. With W = G∘ω(r) the length scales need only
         Σ_ij W_ij (z_i − z_j)² = Σ_i z_i² (W1)_i + Σ_j z_j² (Wᵀ1)_j − 2 Σ_i z_i (Wz)_i, so a tile costs one product
         with [1, z], never an n × n × d array. That sum cancels for close pairs: where their weights are huge, or where
         there are few inputs, differences are taken input by input instead.
@@ -376,7 +387,7 @@ class KernelOperator(ABC):
     def _exact(self) -> bool:
         """Whether distances are differences: also where a product's rounding in r² would rival the noise."""
         rounding = 4.0 * torch.finfo(self.dtype).eps * self._largest
-        return self._exact_differences or rounding > 0.1 * self.noise_variance / self.signal_variance
+        return self._exact_differences or rounding > 0.1 * self.noise.least / self.signal_variance
 
 
 def check_rows(V: Tensor, count: int) -> None:

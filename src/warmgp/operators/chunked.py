@@ -14,11 +14,11 @@ class ChunkedOperator(KernelOperator):
     """Recomputes H(θ) at every product, tile by tile, and keeps none of it. See :class:`KernelOperator`."""
 
     def matmul(self, V: Tensor) -> Tensor:
-        return self._summed(V.to(sum_dtype(V)) * self.noise_variance, V, self.dtype).to(V.dtype)
+        return self._summed(self.noise.times(V.to(sum_dtype(V))), V, self.dtype).to(V.dtype)
 
     def residual(self, b: Tensor, v: Tensor) -> Tensor:
         fine = sum_dtype(v)
-        applied = self._summed(v.to(fine) * self.noise_variance, v.to(fine), fine)
+        applied = self._summed(self.noise.times(v.to(fine)), v.to(fine), fine)
         return torch.sub(b, applied, out=applied).to(b.dtype)
 
     def _summed(self, out: Tensor, V: Tensor, dtype: torch.dtype) -> Tensor:
@@ -31,7 +31,7 @@ class ChunkedOperator(KernelOperator):
         return out
 
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
-        out = V[index].to(sum_dtype(V)) * self.noise_variance
+        out = self.noise.times(V[index].to(sum_dtype(V)), index)
         for columns in self._strips(index):
             add_product(out, self._kernel_tile(index, columns), V[columns])
         return out.to(V.dtype)
@@ -41,17 +41,17 @@ class ChunkedOperator(KernelOperator):
         for rows in self._strips(index):
             out[rows] = product(self._kernel_tile(rows, index), W)
         if isinstance(index, slice):
-            out[index] += self.noise_variance * W
+            out[index] += self.noise.times(W, index)
         else:
-            out.index_add_(0, index, W, alpha=self.noise_variance)
+            self.noise.add_rows(out, index, W)
         return out
 
     def block(self, index: Index) -> Tensor:
         H = self._kernel(index, index)
         if isinstance(index, slice):
-            H.diagonal().add_(self.noise_variance)
+            H.diagonal().add_(self.noise.at(index))
         else:
-            H += self.noise_variance * (index[:, None] == index).to(H.dtype)
+            H += self.noise.times((index[:, None] == index).to(H.dtype), index)
         return H
 
     def _strips(self, index: Index) -> list[slice]:

@@ -22,13 +22,20 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.distances import distances_within
+from warmgp.operators.row_noise import RowNoise, rows_at
 
 AT_ONCE = {True: 2**19, False: 2**24}
 """Entries of groups that are held at once, in float64, by whether that is on a CPU, whose caches should hold them."""
 
 
 def conditionals(
-    x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters, last: int = 1
+    x: Tensor,
+    y: Tensor,
+    groups: Tensor,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    last: int = 1,
+    noise: RowNoise | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Returns the log-density of the last points of each group given the others, (p,), and the gradient of their sum.
 
@@ -42,6 +49,8 @@ def conditionals(
     theta : Hyperparameters
     last : int
         How many points at the end of a group are those whose density is asked for, t; g for all of them.
+    noise : RowNoise, optional
+        What the noise of each of the n points is made of; by default it is σ² for all.
 
     Returns
     -------
@@ -56,29 +65,31 @@ def conditionals(
     """
     densities, gradient = [], torch.zeros(theta.vector.numel(), dtype=torch.float64)
     for some in groups.split(max(1, AT_ONCE[groups.device.type == "cpu"] // groups.shape[1] ** 2)):
-        found, slope = _some(x, y, some, kernel, theta, last)
+        found, slope = _some(x, y, some, kernel, theta, last, rows_at(noise, some))
         densities.append(found)
         gradient += slope
     return torch.cat(densities), gradient
 
 
 def _some(
-    x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters, last: int
+    x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters, last: int, noise: RowNoise | None
 ) -> tuple[Tensor, Tensor]:
-    """Returns what :func:`conditionals` does, for groups that fit the memory together."""
+    """Returns what :func:`conditionals` does, for groups that fit the memory together, with the noise of their points,
+    (p, g)."""
     lengths = theta.length_scales.to(x.device)
     signal, sigma = float(theta.signal_scale), float(theta.noise_scale)
     z = (x[groups].double() - x[groups[:, -1:]].double()) / lengths  # (p, g, d), from the last point
     r = distances_within(z, exact=not kernel.smooth_at_zero)
     k = kernel.profile(r)
     C = signal**2 * k
-    C.diagonal(dim1=1, dim2=2).add_(sigma**2)
+    C.diagonal(dim1=1, dim2=2).add_(sigma**2 if noise is None else noise.variances(theta))
     L, info = torch.linalg.cholesky_ex(C)
     if bool(info.any()):
         raise torch.linalg.LinAlgError("the covariance of near points is not positive definite: raise noise_floor")
     Y = y[groups].double()[..., None]  # (p, g, 1)
     densities, G = (_all_of if last == groups.shape[1] else _last_of)(L, Y, last)
-    trace = G.diagonal(dim1=1, dim2=2).sum()
+    own = G.diagonal(dim1=1, dim2=2)
+    trace = own.sum() if noise is None else (own * noise.shares).sum()
     by_signal = (G * k).sum()
     W = G * kernel.length_weight(r)
     W.diagonal(dim1=1, dim2=2).zero_()

@@ -11,6 +11,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.indices import Index
+from warmgp.operators.row_noise import RowNoise
 from warmgp.operators.tall import tall_product
 
 
@@ -22,8 +23,11 @@ def dense_bytes(n: int, dtype: torch.dtype) -> int:
 class DenseOperator(KernelOperator):
     """Keeps H(θ) in memory, n² numbers built on first use. See :class:`KernelOperator`."""
 
-    def __init__(self, x: Tensor, kernel: Kernel, theta: Hyperparameters, *, tile_entries: int | None = None) -> None:
-        super().__init__(x, kernel, theta, tile_entries=tile_entries)
+    def __init__(
+        self, x: Tensor, kernel: Kernel, theta: Hyperparameters, *, tile_entries: int | None = None,
+        rows: RowNoise | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(x, kernel, theta, tile_entries=tile_entries, rows=rows)
         self._H: Tensor | None = None
         self._memory: Tensor | None = None  # that of an H which is not needed any more
 
@@ -44,7 +48,7 @@ class DenseOperator(KernelOperator):
                 tile = self._kernel_tile(rows, columns)
                 H[rows, columns] = tile
                 H[columns, rows] = tile.T
-            H.diagonal().add_(self.noise_variance)
+            H.diagonal().add_(self.noise.at())
             self._H, self._memory = H, None
         return self._H
 

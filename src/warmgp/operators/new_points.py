@@ -1,6 +1,6 @@
 """New points given the training points nearest to them: the prediction from those alone, and its variance, exactly.
 
-From the targets b_N of m near points, with the covariance C = K_NN + σ²I, a new point * is predicted by
+From the targets b_N of m near points, with the covariance C = K_NN + σ²I (or diag(d)), a new point * is predicted by
 
     w = C⁻¹ k_N,        f* ≈ wᵀ b_N,        Var(f* − wᵀ b_N) = k** − k_Nᵀ C⁻¹ k_N.
 
@@ -21,6 +21,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.distances import distances_within
 from warmgp.operators.indices import ranges
+from warmgp.operators.row_noise import Noise, RowNoise
 
 DISTANCES = {True: 2**19, False: 2**27}
 """Distances of new points to all training points that are held at once, by whether that is on a CPU."""
@@ -67,12 +68,15 @@ class NearPoints:
     theta : Hyperparameters
     m : int
         How many near points, at most n.
+    noise : RowNoise or None
+        What the noise of each training point is made of; None where it is σ² for all.
     """
 
     x: Tensor
     kernel: Kernel
     theta: Hyperparameters
     m: int
+    noise: RowNoise | None = None
 
     def predict(self, x_new: Tensor) -> NearPrediction:
         """Returns weights and variances for new points, (b, d), of which all are held at once."""
@@ -122,10 +126,10 @@ class NearPoints:
 
     def _conditional(self, x_new: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
         """Returns w, (b, m), and the variance, (b,), in float64."""
-        signal, noise = float(self.theta.signal_scale) ** 2, float(self.theta.noise_scale) ** 2
+        signal = float(self.theta.signal_scale) ** 2
         z = self._z[groups] - self._scaled(x_new)[:, None]  # (b, m, d), from the new point
         C = self.kernel.profile(distances_within(z, exact=not self.kernel.smooth_at_zero)).mul_(signal)
-        C.diagonal(dim1=1, dim2=2).add_(noise)
+        C.diagonal(dim1=1, dim2=2).add_(Noise(self.theta, self.noise).at(groups))
         k = self.kernel.profile(z.square().sum(2).sqrt_()).mul_(signal)[..., None]  # (b, m, 1)
         L, info = torch.linalg.cholesky_ex(C)
         half = torch.linalg.solve_triangular(L, k, upper=False)

@@ -123,6 +123,8 @@ class Request:
         How long that device takes beside the one that rates are tabulated for.
     too_fine : str
         Why float32 does not tell the inputs apart; "" where it does.
+    known_noise : bool
+        Whether rows have noise that is known beside what is learned, or in its place.
     chosen : Kernel or None
         The kernel that the data have chosen; None until then, and where one was given.
     """
@@ -134,15 +136,16 @@ class Request:
     memory_budget: int
     pace: Pace = field(default_factory=Pace)
     too_fine: str = ""
+    known_noise: bool = False
     chosen: Kernel | None = None
 
     @classmethod
-    def of(cls, n: int, d: int, settings: Settings, too_fine: str = "") -> Request:
+    def of(cls, n: int, d: int, settings: Settings, too_fine: str = "", known_noise: bool = False) -> Request:
         """Makes the request for this machine: its device, the memory that is free there, and its pace."""
         device = resolve_device(settings.device)
         budget = settings.memory_budget
         memory = bytes_of(budget) if budget is not None else available_memory(device)
-        return cls(n, d, settings, device, memory, pace_of(device), too_fine)
+        return cls(n, d, settings, device, memory, pace_of(device), too_fine, known_noise)
 
     @property
     def kernel(self) -> Kernel:

@@ -95,11 +95,12 @@ def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) ->
     """Decides how many times the noise the signal may be: what products in float32 resolve, where float64 is too slow.
 
     Dense data tell the kernel at short distances only, so that little is lost with a smaller signal and shorter length
-    scales (`Hyperparameters.with_signal_within`).
+    scales (`Hyperparameters.with_signal_within`). Where noise is known the learned part of it says nothing about that,
+    and may be next to nothing: there is no such limit then.
     """
     on_gpu = request.device.type == "cuda"
     slow = step_seconds(request) * DOUBLE[on_gpu] > SLOW_DOUBLE[on_gpu]
-    if not few_steps(solver) or dtype != torch.float32 or not slow:
+    if not few_steps(solver) or dtype != torch.float32 or not slow or request.known_noise:
         return math.inf, ""
     ratio = resolved_ratio(request.n, ROUNDING_SHARE)
     return ratio, (

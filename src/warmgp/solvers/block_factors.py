@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import KernelOperator, Origin, ranges
-from warmgp.operators.indices import Index, index_size
+from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.origin import Origin
 from warmgp.solvers.triangular import factor_or_raise
 from warmgp.solvers.triton.packed import pack_symmetric, packed_size, unpack_symmetric
 
@@ -37,7 +37,7 @@ class BlockFactors:
     def get(self, operator: KernelOperator, index: int, rows: slice) -> Tensor:
         """Returns the lower factor of H[rows, rows], (b, b), made when it is first asked for."""
         if index not in self.factors:
-            factor = factor_or_raise(block_in_float64(operator, rows), _name(rows))
+            factor = factor_or_raise(operator.block_in_float64(rows), _name(rows))
             self.factors[index] = factor.to(self.dtype)
         return self.factors[index]
 
@@ -67,7 +67,7 @@ class BlockFactors:
         batch = torch.eye(b, dtype=torch.float64, device=operator.device).repeat(len(blocks), 1, 1)
         for H, rows in zip(batch, blocks, strict=True):
             size = rows.stop - rows.start
-            H[:size, :size] = block_in_float64(operator, rows)
+            H[:size, :size] = operator.block_in_float64(rows)
         factor, info = torch.linalg.cholesky_ex(batch)
         if bool(info.any()):  # name one that failed
             worst = int(info.argmax())
@@ -80,17 +80,11 @@ def block_dtype(operator: KernelOperator, block_size: int) -> torch.dtype:
     """Returns the precision that blocks are solved in: float64 where float32 would spoil a step, so that it could
     diverge.
 
-    A step is wrong by about ε times the condition number of its block, which is at most b s²/σ².
+    A step is wrong by about ε times the condition number of its block, which is at most b s²/σ², with the least noise
+    of a row.
     """
-    wrong = torch.finfo(operator.dtype).eps * block_size * operator.signal_variance / operator.noise_variance
+    wrong = torch.finfo(operator.dtype).eps * block_size * operator.signal_variance / operator.noise.least
     return torch.float64 if wrong > SPOILT else operator.dtype
-
-
-def block_in_float64(operator: KernelOperator, rows: Index) -> Tensor:
-    """Returns H[rows, rows] in float64: a float32 block may not be positive definite."""
-    if operator.dtype == torch.float64:
-        return operator.block(rows)
-    return operator.in_float64(x=operator.x[rows].double()).block(slice(0, index_size(rows)))
 
 
 def _name(rows: slice) -> str:

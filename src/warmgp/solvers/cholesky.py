@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import KernelOperator, Origin
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.origin import Origin
 from warmgp.solvers.base import Solver
 from warmgp.solvers.progress import Progress
 from warmgp.solvers.result import SolveResult, StoppingRule

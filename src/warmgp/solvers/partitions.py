@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, ranges
-from warmgp.solvers.block_factors import block_dtype, block_in_float64
+from warmgp.solvers.block_factors import block_dtype
 from warmgp.solvers.triangular import factor_or_raise, inverse_by_halves
 
 ALIGNED = 32
@@ -54,7 +54,7 @@ class Partition:
         """Yields the rows of each block in turn, (b,), and its lower Cholesky factor, (b, b): for a CPU."""
         dtype = block_dtype(operator, self.index.shape[1])
         for rows in self.index:
-            yield rows, factor_or_raise(block_in_float64(operator, rows), "a block of H").to(dtype)
+            yield rows, factor_or_raise(operator.block_in_float64(rows), "a block of H").to(dtype)
 
     def inverses(self, operator: KernelOperator, together: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields the rows of some blocks, (k, b), and their inverses, (k, b, b), k = ``together`` at once: for a GPU,

@@ -5,8 +5,9 @@ A solution v̂ of H v = y that leaves the residual r = y − H v̂ moves the mea
     σ²|w*|² ≤ Var(f* | y)          (the noise that reaches a prediction is part of its variance)
 
 so that |w*ᵀr| is at most |r|/σ standard deviations, and of the order of rms(r)/σ of them where r does not conspire with
-w*. What rounding does to the product k*ᵀv̂ of a prediction comes on top. Both are measured on up to ``ROWS`` training
-rows in float64, from the inputs before any rounding, whatever the solver said of itself.
+w*. Where rows have noise of their own, Σ d_i w*_i² ≤ Var(f* | y), and what counts is r_i/√d_i. What
+rounding does to the product k*ᵀv̂ of a prediction comes on top. Both are measured on up to ``ROWS`` training rows in
+float64, from the inputs before any rounding, whatever the solver said of itself.
 """
 
 from __future__ import annotations
@@ -61,14 +62,15 @@ class Accuracy:
 def accuracy(posterior: Posterior, problem: Problem, draw: PathwiseDraw) -> Accuracy:
     """Judges a posterior by float64 rows of H at its θ. ``draw`` holds the probes that it was solved for."""
     rows = some_rows(len(posterior.x), posterior.x.device, ROWS)
-    sigma = float(posterior.theta.noise_scale)
     double = problem.operator.at(posterior.theta).in_float64(x=problem.x_exact)
     solution = posterior.solution.double()
     found = double.rows_matmul(rows, solution)  # (rows, 1 + s)
     f = posterior.prior.evaluate(posterior.x[rows], posterior.theta).double()
-    targets = torch.cat([_first(posterior, problem, rows)[:, None], f + sigma * draw.noise[rows].double()], 1)
-    rounded = posterior.products(posterior.x[rows]).double() + sigma**2 * solution[rows]
-    squares = ((targets - found).square() + (rounded - found).square()) / sigma**2
+    noise = double.noise
+    scale = noise.scale_at(rows)  # σ, or √d of those rows, (rows, 1)
+    targets = torch.cat([_first(posterior, problem, rows)[:, None], f + scale * draw.noise[rows].double()], 1)
+    rounded = posterior.products(posterior.x[rows]).double() + noise.times(solution[rows], rows)
+    squares = ((targets - found).square() + (rounded - found).square()) / scale**2
     mean, samples = squares[:, 0], squares[:, 1:]
     spread = max(float(samples.mean().sqrt()), _of_trend(posterior, problem, double, rows))
     return Accuracy(float(mean.mean().sqrt()), float(mean.max().sqrt()), spread)
@@ -90,4 +92,6 @@ def _of_trend(posterior: Posterior, problem: Problem, double: KernelOperator, ro
     trend = posterior.trend
     residual = trend.basis.at(problem.x_exact[rows]) - double.rows_matmul(rows, trend.solution.double())
     variance = ((residual @ trend.covariance) * residual).sum(1)
-    return float(variance.mean().sqrt()) / float(posterior.theta.noise_scale)
+    if double.rows is None:
+        return float(variance.mean().sqrt()) / double.noise.scale
+    return float((variance / double.noise.at(rows)).mean().sqrt())

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
+from warmgp.operators.row_noise import RowNoise
 from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.near_likelihood import Climbed, Terms, climb
 from warmgp.training.state import Callback, StepRecord, TrainingState
@@ -78,6 +79,7 @@ def climbed_start(
     *,
     chosen: Hyperparameters | None = None,
     generator: torch.Generator,
+    noise: RowNoise | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
     """Returns the likeliest hyperparameters of x, (n, d), and y, (n,), in standardised units, that climbs have found.
@@ -90,12 +92,12 @@ def climbed_start(
         One more place to begin at: where the choice of the kernel ended.
     generator : torch.Generator
         Draws the sample, where not all points are climbed, and what is left out.
-    limits, callbacks
+    limits, noise, callbacks
         See :func:`warmgp.training.near_likelihood.climb`.
     """
     n = len(x)
     rows = (torch.arange(n) if how.points >= n else torch.randperm(n, generator=generator)[: how.points]).to(x.device)
-    ascent = _Ascent(x, y, kernel, limits, how, tuple(callbacks))
+    ascent = _Ascent(x, y, kernel, limits, how, noise, tuple(callbacks))
     free = len(set(limits.tied)) if len(limits.tied) == lengths else lengths
     careful = len(rows) < FEW_A_LENGTH * free
     places = [*starting_places(x.shape[1], lengths), *([] if chosen is None or careful else [chosen])]
@@ -124,6 +126,7 @@ class _Ascent:
     kernel: Kernel
     limits: Limits
     how: ExactClimb
+    noise: RowNoise | None
     callbacks: tuple[Callback, ...]
 
     def climbed(
@@ -137,7 +140,7 @@ class _Ascent:
         """Climbs the likelihood of some rows from θ."""
         return climb(
             self.x, self.y, Terms(rows[None], len(rows)), self.kernel, theta, self.limits, evaluations=evaluations,
-            callbacks=(*self.callbacks, *watch), least_gain=least_gain,
+            noise=self.noise, callbacks=(*self.callbacks, *watch), least_gain=least_gain,
         )  # fmt: skip
 
     def stop(self, rows: Tensor, place: Hyperparameters, errors: float, generator: torch.Generator) -> int | None:
@@ -154,7 +157,7 @@ class _Ascent:
             self.climbed(others, place, self.how.evaluations, LEAST_GAIN_LEFT_OUT, watch=[seen])
             left_out = Terms(torch.cat([others, part])[None], len(part))
             for number, theta in enumerate(seen.at(STOPS, place)):
-                found[fold, number] = float(left_out.densities(self.x, self.y, self.kernel, theta))
+                found[fold, number] = float(left_out.densities(self.x, self.y, self.kernel, theta, self.noise))
         loss = found[:, int(found.mean(0).argmax())][:, None] - found  # (folds, stops)
         allowed = (errors * loss.std(0) / FOLDS**0.5).clamp_min(MARGIN)
         latest = int((loss.mean(0) <= allowed).nonzero().max())

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
+from warmgp.operators.row_noise import RowNoise
 from warmgp.training.kernel_choice import rough_start
 from warmgp.training.near_likelihood import Terms, climb
 
@@ -28,25 +29,37 @@ def constant_likelihood(y: Tensor) -> float:
 
 
 def near_gain(
-    x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, generator: torch.Generator
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    generator: torch.Generator,
+    noise: RowNoise | None = None,
 ) -> tuple[float, float]:
     """Returns how many nats likelier a point is given near ones than by a constant with noise, and its standard error.
 
-    Near ones are sought among all points, x is (n, d) and y (n,), by the length scales of θ.
+    Near ones are sought among all points, x is (n, d) and y (n,), by the length scales of θ. ``noise`` is that of rows.
     """
     n = len(x)
     asked = torch.randperm(n, generator=generator)[:ASKED].to(x.device)
     z = x.double() / theta.length_scales.to(x.device)
     near = _nearest(z, asked, min(NEAR, n - 1))
     groups = torch.cat([near, asked[:, None]], 1)
-    given = Terms(groups, 1).densities(x, y, kernel, theta)
+    given = Terms(groups, 1).densities(x, y, kernel, theta, noise)
     variance = y.double().square().mean()
     alone = -0.5 * (y[asked].double().square() / variance + torch.log(2 * math.pi * variance))
     gain = given - alone
     return float(gain.mean()), float(gain.std()) / len(gain) ** 0.5
 
 
-def quick_gain(x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, generator: torch.Generator) -> float:
+def quick_gain(
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    generator: torch.Generator,
+    noise: RowNoise | None = None,
+) -> float:
     """Returns how many nats likelier a point is after a quick climb than at θ, by groups of near points; 0 or more.
 
     Groups are as dense as all points x, (n, d), so that hyperparameters of many points are not held against few.
@@ -58,9 +71,9 @@ def quick_gain(x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, gen
         centres = torch.randperm(n, generator=generator)[:GROUPS].to(x.device)
         near = _nearest(x.double(), centres, GROUP - 1)
         terms = Terms(torch.cat([near, centres[:, None]], 1), GROUP)
-    here = float(terms.densities(x, y, kernel, theta).mean())
+    here = float(terms.densities(x, y, kernel, theta, noise).mean())
     starts = theta, rough_start(x.shape[1], theta.length_scales.numel(), False)
-    best = max(climb(x, y, terms, kernel, start, evaluations=EVALUATIONS).value for start in starts)
+    best = max(climb(x, y, terms, kernel, start, evaluations=EVALUATIONS, noise=noise).value for start in starts)
     return max(0.0, best - here)
 
 

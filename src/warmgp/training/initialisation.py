@@ -11,6 +11,7 @@ from warmgp.gradient import Exact
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import make_operator
+from warmgp.operators.row_noise import RowNoise, rows_at
 from warmgp.solvers import Cholesky
 from warmgp.training.loop import train_only
 from warmgp.training.problem import Problem
@@ -32,21 +33,23 @@ def sample_start(
     callbacks: Sequence[Callback] = (),
     promote: bool = True,
     dtype: torch.dtype | None = None,
+    noise: RowNoise | None = None,
 ) -> TrainingState:
     """Returns the state before the first step on all points, after a training from θ on ``size`` random ones.
 
     Its θ and Adam's moments go on; solutions and probes belong to the sample and do not. With ``promote`` the training
-    goes over to float64 where float32 is not enough. ``dtype`` is what to train in, x's own by default.
+    goes over to float64 where float32 is not enough. ``dtype`` is what to train in, x's own by default, and
+    ``noise`` what that of each row is made of.
     """
     dtype = dtype or x.dtype
     rows = torch.randperm(x.shape[0], generator=generator)[:size].to(x.device)
-    x_some, y_some = x[rows], y[rows]
+    x_some, y_some, noise_some = x[rows], y[rows], rows_at(noise, rows)
 
     def in_float64() -> Problem:
-        return Problem(make_operator("dense", x_some.double(), kernel, theta), y_some.double())
+        return Problem(make_operator("dense", x_some.double(), kernel, theta, rows=noise_some), y_some.double())
 
     problem = Problem(
-        make_operator("dense", x_some.to(dtype), kernel, theta),
+        make_operator("dense", x_some.to(dtype), kernel, theta, rows=noise_some),
         y_some.to(dtype),
         original=(x_some.double(), y_some.double()),
         promote=in_float64 if promote else None,
@@ -67,7 +70,9 @@ def subset_heuristic(
     n_steps: int = N_STEPS,
     learning_rate: float = 0.1,
     noise_floor: float = 0.0,
+    learn_noise: bool = True,
     tied: tuple[int, ...] = (),
+    noise: RowNoise | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
     """Returns the average of the hyperparameters trained exactly on neighbourhoods of random points.
@@ -90,6 +95,8 @@ def subset_heuristic(
         Points of a neighbourhood, at most n. Cost grows with their cube.
     tied : tuple of int
         The group of each length scale, as in :class:`TrainingOptions`.
+    noise : RowNoise, optional
+        What the noise of each row is made of; by default it is σ² for all.
     callbacks : sequence of Callback
         Called after every step of every neighbourhood.
     """
@@ -101,12 +108,14 @@ def subset_heuristic(
     size = min(neighbourhood_size, n)
     centroids = torch.randperm(n, generator=generator)[: min(n_centroids, n)].tolist()
     options = TrainingOptions(
-        Cholesky(), Exact(), n_steps=n_steps, learning_rate=learning_rate, noise_floor=noise_floor, tied=tied
-    )
+        Cholesky(), Exact(), n_steps=n_steps, learning_rate=learning_rate, noise_floor=noise_floor,
+        learn_noise=learn_noise, tied=tied,
+    )  # fmt: skip
     found = []
     for centroid in centroids:
         near = (x - x[centroid]).square().sum(1).topk(size, largest=False).indices
-        operator = make_operator("chunked", x[near].double(), kernel, Hyperparameters.ones(d if ard else 1))
+        theta = Hyperparameters.ones(d if ard else 1)
+        operator = make_operator("chunked", x[near].double(), kernel, theta, rows=rows_at(noise, near))
         problem = Problem(operator, y[near].double())
         state = train_only(problem, options, generator=generator, callbacks=callbacks)
         found.append(state.theta.vector)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, Kernel
+from warmgp.operators.row_noise import RowNoise
 from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.near_likelihood import Terms, climb, near_terms
 from warmgp.training.state import Callback
@@ -91,6 +92,7 @@ def choose_kernel(
     generator: torch.Generator,
     is_map: bool,
     limits: Limits = ANYWHERE,
+    noise: RowNoise | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> KernelChoice:
     """Chooses a kernel for inputs x, (n, d), and targets y, (n,), in standardised units.
@@ -103,7 +105,7 @@ def choose_kernel(
         Draws the terms.
     is_map : bool
         Whether there are so few inputs that near points tell nearly everything.
-    limits, callbacks
+    limits, noise, callbacks
         See :func:`climb`.
     """
     start = rough_start(x.shape[1], lengths, is_map)
@@ -114,8 +116,8 @@ def choose_kernel(
     first, then = CLIMBS[is_map or len(x) <= FEW]
 
     def contender(kernel: Kernel, theta: Hyperparameters, evaluations: int) -> _Contender:
-        found = climb(x, y, climbed, kernel, theta, limits, evaluations=evaluations, callbacks=callbacks)
-        return _Contender(kernel, found.theta, found.value, judged.densities(x, y, kernel, found.theta))
+        found = climb(x, y, climbed, kernel, theta, limits, evaluations=evaluations, noise=noise, callbacks=callbacks)
+        return _Contender(kernel, found.theta, found.value, judged.densities(x, y, kernel, found.theta, noise))
 
     usual = contender(KERNELS[USUAL], start, first)
     rough, smooth = (contender(KERNELS[name], usual.theta, then) for name in ("matern12", "matern52"))

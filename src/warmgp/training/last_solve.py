@@ -75,11 +75,12 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
     factor = final.factor if by_factor else None
     exact = factor is not None
     posterior = Posterior(
-        operator.x, operator.kernel, operator.theta, final.solution, functions, exact, factor, trend=trend
-    )
+        operator.x, operator.kernel, operator.theta, final.solution, functions, exact, factor, trend=trend,
+        noise=operator.rows,
+    )  # fmt: skip
     found = accuracy(posterior, problem, draw)
     if not exact and found.samples <= SAMPLES:  # else the samples are not what their control takes them for
-        kept = Targets.rounded(targets[:, 1:], float(operator.theta.noise_scale))
+        kept = Targets.rounded(targets[:, 1:], operator.noise.least_scale)
         posterior = replace(posterior, targets=kept)
     if problem.watched and not found.suffices and (options.factor_last or _claims_to_suffice(final, targets, operator)):
         reason = (
@@ -106,7 +107,7 @@ def _solved(
     """
     operator, single = problem.operator, problem.single
     if single is not None and start is not None:
-        rule = options.last_rule(operator.theta, targets)
+        rule = options.last_rule(operator.theta, targets, unit=operator.noise.unit)
         found = refined(operator, single, targets, start, rule, options.solver, generator=generator)
         if found.converged:
             return found
@@ -114,7 +115,7 @@ def _solved(
         by_factor = _solved_by_factor(operator, targets, rule) if options.factor_last else None
         if by_factor is not None:
             return by_factor
-    left = rounding(operator.theta, operator.n)
+    left = rounding(operator.theta, operator.n, operator.noise.unit)
     if not problem.watched or options.last_epochs is None or left <= MEAN:  # what is measured afterwards decides
         return last_solve(operator, targets, start, options, generator, state)
     share = min(1.0, WITHIN_REACH * left)  # all that float32 can do
@@ -135,7 +136,9 @@ def _evened(
         return final
     operator, rows = problem.operator, some_rows(problem.operator.n, problem.operator.device, ROWS)
     found = operator.in_float64(x=problem.x_exact).rows_matmul(rows, final.solution[:, :1].double())
-    worst = float((targets[rows, :1].double() - found).abs().max()) / float(operator.theta.noise_scale)
+    left = (targets[rows, :1].double() - found).abs()
+    scale = operator.noise.scale_at(rows)
+    worst = float((left / scale).max()) if isinstance(scale, Tensor) else float(left.max()) / scale
     if worst <= EVEN * WORST:
         return final
     share = MEAN_SHARE * 0.5 * WORST / worst
@@ -173,7 +176,7 @@ def _draw_and_start(
 
 def _claims_to_suffice(final: SolveResult, targets: Tensor, operator: KernelOperator) -> bool:
     """Says whether a solve's own residuals are small enough: what is wrong then is rounding, not want of iterations."""
-    size = targets.square().mean(0).sqrt().double() / float(operator.theta.noise_scale)
+    size = targets.square().mean(0).sqrt().double() / operator.noise.unit
     probes = float(size[1:].mean()) if len(size) > 1 else 0.0
     return final.residual_mean * float(size[0]) <= MEAN and final.residual_probes * probes <= SAMPLES
 
@@ -196,7 +199,8 @@ def last_solve(
     solver that does not refine cheaply gets as many epochs again as the first part took, and at least ``LEAST_MORE``.
     ``share`` is what the first system may have left, in units of the noise, ``others`` what the samples may.
     """
-    rule, hoped = replace(options.rule, until=options.until), options.last_rule(operator.theta, targets, share, others)
+    rule = replace(options.rule, until=options.until)
+    hoped = options.last_rule(operator.theta, targets, share, others, operator.noise.unit)
     cheap = options.solver.refines_within(operator.n)
     limit = cheap if operator.dtype == torch.float32 or not cheap else math.inf
     budgeted = options.last_epochs is not None
@@ -282,7 +286,9 @@ def _as_it_is(problem: Problem, state: TrainingState) -> Finished:
     assert functions is not None
     operator, last = problem.operator, state.history[-1]
     trend = posterior_trend(problem, state.trend, state.solution_theta, state.solution)
-    posterior = Posterior(operator.x, operator.kernel, state.solution_theta, state.solution, functions, trend=trend)
+    posterior = Posterior(
+        operator.x, operator.kernel, state.solution_theta, state.solution, functions, trend=trend, noise=operator.rows
+    )
     final = SolveResult(
         solution=state.solution,
         residual_mean=last.residual_mean,

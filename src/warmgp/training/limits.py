@@ -34,6 +34,8 @@ class Limits:
         The least noise scale.
     ratio : float
         The most times that the signal may be the noise.
+    learned : bool
+        Whether the noise scale is found on the climb; otherwise it stays at ``floor``.
     tied : tuple of int
         The number of the group of each length scale, whose members move together; empty where each is its own.
     """
@@ -41,6 +43,7 @@ class Limits:
     floor: float = LEAST
     ratio: float = math.inf
     tied: tuple[int, ...] = ()
+    learned: bool = True
 
     def places(self, lengths: int) -> NDArray[np.int_]:
         """Returns which number of a climb each hyperparameter is, (2 + lengths,)."""
@@ -48,13 +51,14 @@ class Limits:
 
     def bounds(self, count: int) -> list[tuple[float, float]]:
         """Returns the least and the largest value of each of so many numbers."""
-        most = [MOST, LARGEST, *[MOST] * (count - 2)]
+        most = [MOST if self.learned else max(LEAST, self.floor), LARGEST, *[MOST] * (count - 2)]
         return [(math.log(max(LEAST, self.floor if i == 0 else 0.0)), math.log(most[i])) for i in range(count)]
 
     def numbers(self, theta: Hyperparameters) -> NDArray[np.float64]:
         """Returns where a climb from θ begins: its logarithms, with as much noise as is not there already."""
         vector, place = theta.vector.numpy().copy(), self.places(len(theta.length_scales))
-        vector[0] = max(vector[0] ** 2 - (vector[1] / self.ratio) ** 2, max(LEAST, self.floor) ** 2) ** 0.5
+        least = max(LEAST, self.floor)
+        vector[0] = max(vector[0] ** 2 - (vector[1] / self.ratio) ** 2, least**2) ** 0.5 if self.learned else least
         found = np.zeros(place.max() + 1)
         found[place] = np.log(vector)
         return found

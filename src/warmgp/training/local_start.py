@@ -22,6 +22,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import ranges
 from warmgp.operators.conditionals import conditionals
+from warmgp.operators.row_noise import RowNoise
 from warmgp.training.adam import Adam
 from warmgp.training.state import Callback, TrainingState, record_without_solve
 
@@ -70,20 +71,24 @@ def local_start(
     generator: torch.Generator,
     hold: Callable[[Tensor], Tensor] = lambda nu: nu,
     tie: Callable[[Tensor], Tensor] = lambda slope: slope,
+    noise: RowNoise | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
     """Returns the hyperparameters that the likelihood of points given near ones leads to from θ.
 
-    ``hold`` keeps ν within its limits, ``tie`` makes of a slope by ν what Adam is given. It is a start: where numbers
+    ``hold`` keeps ν within its limits, ``tie`` makes of a slope by ν what Adam is given, ``noise`` is what that of each
+    row is made of. It is a start: where numbers
     fail on the way, those of the last good step count, and where random groups are clearly less likely then than by θ,
     θ itself is returned. Either leaves a line in the log.
     """
     z = (x - x.mean(0)).float()  # for distances: near ones may change places
     theta = Hyperparameters.from_unconstrained(hold(theta.unconstrained))
     checked = torch.randint(x.shape[0], (CHECKED,), generator=generator).to(x.device)
-    found = _trained(x, y, z, kernel, theta, how, generator=generator, hold=hold, tie=tie, callbacks=callbacks)
+    found = _trained(
+        x, y, z, kernel, theta, how, generator=generator, hold=hold, tie=tie, noise=noise, callbacks=callbacks
+    )
     groups, last = groups_around(z, theta, checked, how.size)  # the same for both
-    before, after = (_densities(x, y, groups, kernel, of, last) for of in (theta, found))
+    before, after = (_densities(x, y, groups, kernel, of, last, noise) for of in (theta, found))
     gain = after - before
     if bool(torch.isfinite(after).all()) and not float(gain.mean()) < -CLEARLY * float(gain.std()) / CHECKED**0.5:
         return found
@@ -91,10 +96,12 @@ def local_start(
     return theta
 
 
-def _densities(x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters, last: int) -> Tensor:
+def _densities(
+    x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters, last: int, noise: RowNoise | None
+) -> Tensor:
     """Returns the mean log-density of a point of the inner half of each group, (p,), −∞ where numbers fail."""
     try:
-        return conditionals(x, y, groups, kernel, theta, last)[0] / last
+        return conditionals(x, y, groups, kernel, theta, last, noise)[0] / last
     except torch.linalg.LinAlgError:
         return torch.full((len(groups),), -math.inf, dtype=torch.float64, device=groups.device)
 
@@ -116,6 +123,7 @@ def _trained(
     generator: torch.Generator,
     hold: Callable[[Tensor], Tensor],
     tie: Callable[[Tensor], Tensor],
+    noise: RowNoise | None,
     callbacks: Sequence[Callback],
 ) -> Hyperparameters:
     """Returns what the steps of :func:`local_start` lead to, or the last θ whose conditionals were numbers."""
@@ -127,7 +135,7 @@ def _trained(
         centres = torch.randint(n, (how.groups,), generator=generator).to(x.device)
         groups, last_points = groups_around(z, state.theta, centres, how.size)
         try:
-            densities, gradient = conditionals(x, y, groups, kernel, state.theta, last_points)
+            densities, gradient = conditionals(x, y, groups, kernel, state.theta, last_points, noise)
         except torch.linalg.LinAlgError as error:
             logger.info("the start by near points ends after %d of %d steps: %s", step, how.n_steps, error)
             return last

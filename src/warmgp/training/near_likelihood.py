@@ -31,6 +31,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.conditionals import conditionals
 from warmgp.operators.near_points import first_stretch, nearest_before
+from warmgp.operators.row_noise import RowNoise
 from warmgp.training.adam import Adam
 from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.state import Callback, StepRecord, TrainingState, record_without_solve
@@ -61,10 +62,12 @@ class Terms:
         """The number of densities that are added up."""
         return len(self.groups) * self.last
 
-    def densities(self, x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters) -> Tensor:
+    def densities(
+        self, x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, noise: RowNoise | None = None
+    ) -> Tensor:
         """Returns the mean log-density of a point of each group, (p,), in float64; −∞ where a group has no factor."""
         try:
-            return conditionals(x, y, self.groups, kernel, theta, self.last)[0] / self.last
+            return conditionals(x, y, self.groups, kernel, theta, self.last, noise)[0] / self.last
         except torch.linalg.LinAlgError:
             return torch.full((len(self.groups),), -math.inf, dtype=torch.float64, device=x.device)
 
@@ -98,16 +101,23 @@ def near_terms(
 
 
 def near_log_likelihood(
-    x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, m: int, generator: torch.Generator
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    m: int,
+    generator: torch.Generator,
+    noise: RowNoise | None = None,
 ) -> tuple[float, Tensor]:
     """Returns the near-neighbour likelihood of all points, log p(y), and its gradient by θ, (2 + lengths,).
 
-    x is (n, d), y (n,); m is the number of neighbours, and the generator draws the order.
+    x is (n, d), y (n,); m is the number of neighbours, and the generator draws the order. ``noise`` is what
+    that of each row is made of; by default it is σ² for all.
     """
     value, slope = 0.0, torch.zeros(theta.vector.numel(), dtype=torch.float64)
     for terms in near_terms(x, theta, m, len(x), generator):
         if len(terms.groups):
-            found, gradient = conditionals(x, y, terms.groups, kernel, theta, terms.last)
+            found, gradient = conditionals(x, y, terms.groups, kernel, theta, terms.last, noise)
             value, slope = value + float(found.sum()), slope + gradient
     return value, slope
 
@@ -133,6 +143,7 @@ def climb(
     limits: Limits = ANYWHERE,
     *,
     evaluations: int,
+    noise: RowNoise | None = None,
     callbacks: Sequence[Callback] = (),
     least_gain: float | None = None,
 ) -> Climbed:
@@ -144,6 +155,8 @@ def climb(
         Where the climb may go.
     evaluations : int
         About how often densities and their gradient are evaluated.
+    noise : RowNoise, optional
+        What the noise of each row is made of; by default it is σ² for all.
     callbacks : sequence of Callback
         Called after every evaluation; one that returns True ends the climb.
     least_gain : float, optional
@@ -158,7 +171,7 @@ def climb(
         began = time.perf_counter()
         here = limits.theta(u, lengths)
         try:
-            found, gradient = conditionals(x, y, terms.groups, kernel, here, terms.last)
+            found, gradient = conditionals(x, y, terms.groups, kernel, here, terms.last, noise)
         except torch.linalg.LinAlgError:
             return FAILED, np.zeros_like(u)
         value, slope = float(found.sum()) / terms.points, limits.slope(u, gradient) / terms.points
@@ -214,6 +227,7 @@ def near_start(
     *,
     rough: bool = True,
     generator: torch.Generator,
+    noise: RowNoise | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
     """Returns the hyperparameters of the data x, (n, d), and y, (n,), that climbs from θ lead to.
@@ -224,5 +238,7 @@ def near_start(
     climbs = [(how.rough_terms, how.rough_neighbours, how.rough_evaluations)] if rough else []
     for count, neighbours, evaluations in (*climbs, (how.terms, how.neighbours, how.evaluations)):
         terms = near_terms(x, theta, neighbours, count, generator)[1]
-        theta = climb(x, y, terms, kernel, theta, limits, evaluations=evaluations, callbacks=callbacks).theta
+        theta = climb(
+            x, y, terms, kernel, theta, limits, evaluations=evaluations, noise=noise, callbacks=callbacks
+        ).theta
     return theta

@@ -26,6 +26,7 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.conditionals import conditionals
+from warmgp.operators.row_noise import RowNoise, rows_at
 from warmgp.training.adam import Adam
 from warmgp.training.local_start import nearest
 from warmgp.training.state import TrainingOptions
@@ -73,17 +74,20 @@ def find_angle(
     *,
     generator: torch.Generator,
     how: AngleSearch | None = None,
+    noise: RowNoise | None = None,
 ) -> float:
     """Returns the angle in degrees, from 0 to 90, by which inputs x (n, 2) should be turned for y (n,).
 
-    The same generator gives the same angle. ν is held within the limits of ``options``. Where numbers fail on the way,
+    The same generator gives the same angle. ν is held within the limits of ``options``, and ``noise``
+    is what that of each row is made of. Where numbers fail on the way,
     the angle of the last good step counts, with a line in the log.
     """
     how = AngleSearch() if how is None else how
-    x, y = _in_groups(x.double(), y.double(), how, generator)
+    groups = _groups(x.double(), how, generator)
+    x, y, noise = x.double()[groups], y.double()[groups], rows_at(noise, groups)
     try:
-        theta = _isotropic(x, y, kernel, options, how)
-        phi = _principal(x, y, kernel, theta)
+        theta = _isotropic(x, y, kernel, options, how, noise)
+        phi = _principal(x, y, kernel, theta, noise)
     except torch.linalg.LinAlgError as error:
         logger.info("no angle was found, inputs are not turned: %s", error)
         return 0.0
@@ -92,7 +96,7 @@ def find_angle(
     for step in range(how.steps):
         theta = Hyperparameters.from_unconstrained(nu[:-1])
         try:
-            total, slope, cross = _likelihood(_turned(x, float(nu[-1])), y, kernel, theta)
+            total, slope, cross = _likelihood(_turned(x, float(nu[-1])), y, kernel, theta, noise)
         except torch.linalg.LinAlgError as error:
             logger.info("the search for an angle ends after %d of %d steps: %s", step, how.steps, error)
             break
@@ -108,8 +112,8 @@ def find_angle(
 
 
 # -- groups ----------------------------------------------------------------------------------------------------------
-def _in_groups(x: Tensor, y: Tensor, how: AngleSearch, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Returns the points of groups at several densities, x (p, g, 2) and y (p, g): all that the search looks at."""
+def _groups(x: Tensor, how: AngleSearch, generator: torch.Generator) -> Tensor:
+    """Returns the numbers of the points of groups at several densities, (p, g): all that the search looks at."""
     n = x.shape[0]
     size = min(how.size, n)
     z = (x - x.mean(0)).float()
@@ -122,8 +126,7 @@ def _in_groups(x: Tensor, y: Tensor, how: AngleSearch, generator: torch.Generato
         kept = torch.randperm(n, generator=generator)[:count].sort().values.to(x.device)
         centres = torch.randint(count, (number,), generator=generator).to(x.device)
         found.append(kept[nearest(z[kept], centres, size)])
-    groups = torch.cat(found)
-    return x[groups], y[groups]
+    return torch.cat(found)
 
 
 def _turned(x: Tensor, phi: float) -> Tensor:
@@ -132,46 +135,51 @@ def _turned(x: Tensor, phi: float) -> Tensor:
     return torch.stack([c * x[..., 0] + s * x[..., 1], c * x[..., 1] - s * x[..., 0]], -1)
 
 
-def _likelihood(u: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters) -> tuple[float, Tensor, Tensor]:
+def _likelihood(
+    u: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, noise: RowNoise | None = None
+) -> tuple[float, Tensor, Tensor]:
     """Returns the log-density of all groups, its slope by ν, (4,), and T₁₂, for points u (p, g, 2) and y (p, g).
 
-    θ has two length scales.
+    θ has two length scales; ``noise`` is that of the points, (p, g).
     """
     p, size = y.shape
     far = FAR * theta.length_scales.max()
     wide = Hyperparameters(theta.noise_scale, theta.signal_scale, torch.cat([theta.length_scales, far[None]]))
     points = torch.cat([u, u.sum(-1, keepdim=True)], -1).reshape(p * size, 3)
     groups = torch.arange(p * size, device=y.device).reshape(p, size)
-    densities, gradient = conditionals(points, y.reshape(-1), groups, kernel, wide, size)
+    flat = None if noise is None else RowNoise(noise.shares.reshape(-1), noise.known.reshape(-1))
+    densities, gradient = conditionals(points, y.reshape(-1), groups, kernel, wide, size, flat)
     first, second, both = -0.5 * gradient[2:] * wide.length_scales.pow(3)  # ∂L/∂ℓ = −2 T/ℓ³
     return float(densities.sum()), theta.chain_rule(gradient[:-1]), 0.5 * (both - first - second)
 
 
 # -- the start -------------------------------------------------------------------------------------------------------
-def _isotropic(x: Tensor, y: Tensor, kernel: Kernel, options: TrainingOptions, how: AngleSearch) -> Hyperparameters:
+def _isotropic(
+    x: Tensor, y: Tensor, kernel: Kernel, options: TrainingOptions, how: AngleSearch, noise: RowNoise | None
+) -> Hyperparameters:
     """Returns θ with two equal length scales that the groups are likely by, from ones."""
     theta = Hyperparameters.ones(2)
     nu, adam = options.held(theta.unconstrained, kernel), Adam.zeros(4)
     for _ in range(how.isotropic_steps):
         theta = Hyperparameters.from_unconstrained(nu)
-        _, slope, _ = _likelihood(x, y, kernel, theta)
+        _, slope, _ = _likelihood(x, y, kernel, theta, noise)
         slope[2:] = slope[2:].sum()
         nu, adam = adam.ascend(nu, slope, how.learning_rate * theta.vector.clamp_min(1.0))
         nu = options.held(nu, kernel)
     return Hyperparameters.from_unconstrained(nu)
 
 
-def _principal(x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters) -> float:
+def _principal(x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, noise: RowNoise | None) -> float:
     """Returns an axis, in radians, of the slope T of the likelihood by the metric: where the first gain is largest."""
-    (first, second), cross = _slopes_by_metric(x, y, kernel, theta)
+    (first, second), cross = _slopes_by_metric(x, y, kernel, theta, noise)
     return 0.5 * math.atan2(2.0 * cross, first - second)
 
 
 def _slopes_by_metric(
-    x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters
+    x: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, noise: RowNoise | None
 ) -> tuple[tuple[float, float], float]:
     """Returns (T₁₁, T₂₂) and T₁₂ at θ."""
-    _, slope, cross = _likelihood(x, y, kernel, theta)
+    _, slope, cross = _likelihood(x, y, kernel, theta, noise)
     by_length = slope[2:] / -torch.expm1(-theta.length_scales)
     first, second = (-0.5 * by_length * theta.length_scales.pow(3)).tolist()
     return (first, second), float(cross)

@@ -18,9 +18,10 @@ ROUNDING = 1e-7
 with differences for distances as with products."""
 
 
-def rounding(theta: Hyperparameters, n: int) -> float:
-    """Returns what rounding in float32 leaves of a residual of n points, in units of the noise scale."""
-    return ROUNDING * float(theta.signal_scale / theta.noise_scale) ** 2 * n**0.5
+def rounding(theta: Hyperparameters, n: int, unit: float | None = None) -> float:
+    """Returns what rounding in float32 leaves of a residual of n points, in units of the noise: σ, or ``unit``."""
+    scale = theta.noise_scale if unit is None else unit
+    return ROUNDING * float(theta.signal_scale / scale) ** 2 * n**0.5
 
 
 def resolved_ratio(n: int, share: float) -> float:

@@ -16,6 +16,7 @@ from warmgp.hyperparameters import Hyperparameters, inverse_softplus
 from warmgp.kernels import Kernel
 from warmgp.solvers import Solver, StoppingRule
 from warmgp.training.adam import Adam
+from warmgp.training.limits import LEAST
 from warmgp.trend import TrendSolution
 
 MEAN_SHARE, SAMPLES_SHARE = 0.03, 0.2
@@ -47,6 +48,8 @@ class TrainingOptions:
         Whether a solve starts from the last solution, with the same probes.
     noise_floor : float
         The least σ, to which it is raised at the start and after a step; 0 for none.
+    learn_noise : bool
+        Whether σ is learned; otherwise it stays at ``noise_floor``, and noise is what is known of each row.
     signal_ratio : float
         The most times that the signal may be the noise, to which it is cut at the start and after a step
         (:meth:`Hyperparameters.with_signal_within`).
@@ -84,6 +87,7 @@ class TrainingOptions:
     learning_rate: float = 0.1
     warm_start: bool = True
     noise_floor: float = 0.0
+    learn_noise: bool = True
     signal_ratio: float = math.inf
     n_features: int = 2000
     n_samples: int = 64
@@ -125,9 +129,9 @@ class TrainingOptions:
         group has it."""
         if self.tied:
             nu = torch.cat([nu[:2], nu[2:][[self.tied.index(group) for group in self.tied]]])
-        if self.noise_floor:
-            nu = nu.clone()
-            nu[0] = torch.maximum(nu[0], inverse_softplus(torch.tensor(self.noise_floor, dtype=torch.float64)))
+        if self.noise_floor or not self.learn_noise:
+            nu, floor = nu.clone(), inverse_softplus(torch.tensor(self.noise_floor or LEAST, dtype=torch.float64))
+            nu[0] = torch.maximum(nu[0], floor) if self.learn_noise else floor
         if math.isinf(self.signal_ratio):
             return nu
         theta = Hyperparameters.from_unconstrained(nu)
@@ -151,14 +155,19 @@ class TrainingOptions:
         return replace(self.rule, max_epochs=self.first_epochs if first else self.rule.max_epochs, until=self.until)
 
     def last_rule(
-        self, theta: Hyperparameters, targets: Tensor, share: float = MEAN_SHARE, others: float = SAMPLES_SHARE
+        self,
+        theta: Hyperparameters,
+        targets: Tensor,
+        share: float = MEAN_SHARE,
+        others: float = SAMPLES_SHARE,
+        unit: float | None = None,
     ) -> StoppingRule:
         """Returns the rule that the last solve hopes to meet: what is left is then small beside the noise.
 
         A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
         the targets is more than the posterior's standard deviation. The rule's own tolerance stays where going on costs
         the solver much, unless ``refine`` asks for it and there is no budget. ``share`` is that of the first system,
-        ``others`` that of the samples.
+        ``others`` that of the samples, both in units of σ or, where rows have noise of their own, of ``unit``.
         """
         epochs = self.rule.max_epochs if self.last_epochs is None else self.last_epochs
         dear = self.solver.refines_within(len(targets)) == 0 and self.last_epochs is None
@@ -166,7 +175,7 @@ class TrainingOptions:
             return replace(self.rule, until=self.until)
         sizes = targets.square().mean(0).sqrt()  # by system, (1 + s,)
         largest = float(sizes[1:].max()) if len(sizes) > 1 else 0.0
-        sigma = float(theta.noise_scale)
+        sigma = float(theta.noise_scale) if unit is None else unit
         shares = (share * sigma / max(float(sizes[0]), TINY), others * sigma / max(largest, TINY))
         tol, probes_tol = (min(self.rule.tol, hoped) for hoped in shares)
         return StoppingRule(tol, epochs, probes_tol, self.until)

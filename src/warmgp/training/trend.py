@@ -19,6 +19,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
+from warmgp.operators.row_noise import Noise, RowNoise
 from warmgp.solvers import Solver, SolveResult, StoppingRule
 from warmgp.training.precision import PrecisionLostError, spot_residuals
 from warmgp.training.problem import Problem
@@ -70,8 +71,8 @@ def folded(
     _watch(problem, found, result, draw)
     old = before.coefficients if before is not None else T.new_zeros(T.shape[1], dtype=torch.float64)
     change = torch.zeros_like(old)
-    if max(found.residual_mean, found.residual_probes) * _per_noise(operator.theta) <= TRUSTED:
-        spread = covariance(problem.trend, found.solution, operator.theta)
+    if max(found.residual_mean, found.residual_probes) * _per_noise(operator) <= TRUSTED:
+        spread = covariance(problem.trend, found.solution, operator.theta, operator.rows)
         change = spread @ (T.double().T @ result.solution[:, 0].double())
     targets = targets.clone() if targets.data_ptr() == problem.y.data_ptr() else targets  # which may be y itself
     targets[:, 0] = _less(targets[:, 0], T, change)
@@ -85,16 +86,16 @@ def folded(
     return targets, result, TrendSolution(found.solution, old + change)
 
 
-def covariance(trend: TrendColumns, solution: Tensor, theta: Hyperparameters) -> Tensor:
+def covariance(trend: TrendColumns, solution: Tensor, theta: Hyperparameters, rows: RowNoise | None = None) -> Tensor:
     """Returns A⁻¹ = (TᵀV)⁻¹, (p, p) in float64.
 
-    TᵀT = nI and no eigenvalue of H is above n s² + σ², so that none of A is below n/(n s² + σ²). Those that an
-    unfinished solve has left below that are raised to it.
+    TᵀT = nI and no eigenvalue of H is above n s² + σ² (or the largest noise of ``rows``), so that none of A is below
+    n/(n s² + σ²). Those that an unfinished solve has left below that are raised to it.
     """
     n = len(solution)
     gram = trend.columns.double().T @ solution.double()
     values, vectors = torch.linalg.eigh(0.5 * (gram + gram.T))
-    least = n / (n * float(theta.signal_scale) ** 2 + float(theta.noise_scale) ** 2)
+    least = n / (n * float(theta.signal_scale) ** 2 + Noise(theta, rows).most)
     return (vectors / values.clamp_min(0.99 * least)) @ vectors.T
 
 
@@ -105,7 +106,7 @@ def posterior_trend(
     if problem.trend is None or found is None:
         return None
     trend = problem.trend
-    spread = covariance(trend, found.solution, theta)
+    spread = covariance(trend, found.solution, theta, problem.operator.rows)
     deviations = spread @ (trend.columns.double().T @ solution[:, 1:].double())
     centre = (trend.offset + found.coefficients)[:, None]
     return Trend(trend.basis, found.solution, torch.cat([centre, deviations], 1), spread)
@@ -117,13 +118,13 @@ def _rule(options: TrainingOptions, operator: KernelOperator, start: Tensor | No
     rule, share = options.rule_of(start), LAST_SHARE if last else STEP_SHARE
     if last and options.last_epochs is not None:
         rule = replace(rule, max_epochs=options.last_epochs)
-    wanted = max(FINEST[operator.dtype], share / _per_noise(operator.theta))
+    wanted = max(FINEST[operator.dtype], share / _per_noise(operator))
     return replace(rule, tol=min(rule.tol, wanted), probes_tol=None)
 
 
-def _per_noise(theta: Hyperparameters) -> float:
+def _per_noise(operator: KernelOperator) -> float:
     """Returns s/σ."""
-    return float(theta.signal_scale) / float(theta.noise_scale)
+    return float(operator.theta.signal_scale) / operator.noise.unit
 
 
 def _solved(
@@ -150,7 +151,7 @@ def _watch(problem: Problem, found: SolveResult, result: SolveResult, draw: Any)
     if not problem.watched:
         return
     assert problem.trend is not None
-    ratio = _per_noise(problem.operator.theta)
+    ratio = _per_noise(problem.operator)
     true = max(spot_residuals(problem, problem.trend.columns, found.solution))
     said = max(found.residual_mean, found.residual_probes)
     lost = true * ratio > TRUSTED and true > 2.0 * said

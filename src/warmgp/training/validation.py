@@ -27,7 +27,8 @@ def validation_metrics(
     """Returns the RMSE of the mean on held-out points, and their mean log-likelihood where variances are to be had:
     from probes that are functions, or from the Cholesky factor of H in float64, (n, n).
 
-    ``found`` is what the step found of the trend, if there is one. Nothing is returned where nothing is held out.
+    Held-out points have the noise σ², of weight one. ``found`` is what the step found of the trend, if there is one.
+    Nothing is returned where nothing is held out.
     """
     if problem.held_out is None:
         return {}
@@ -41,7 +42,7 @@ def validation_metrics(
     exact = functions is None
     posterior = Posterior(
         operator.x, operator.kernel, operator.theta, solution, functions or NO_FUNCTIONS, exact=exact,
-        factor=factor if exact else None, trend=trend,
+        factor=factor if exact else None, trend=trend, noise=operator.rows,
     )  # fmt: skip
     mean, latent = posterior.mean_and_variance(x)
     error, variance = y - mean.double(), latent.double() + posterior.noise_variance

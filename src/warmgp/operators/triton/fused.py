@@ -22,6 +22,7 @@ from warmgp.operators.base import check_rows
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.fusing import why_not_fused
 from warmgp.operators.indices import Index, index_size
+from warmgp.operators.row_noise import RowNoise
 from warmgp.operators.triton import products as triton_products
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
@@ -54,10 +55,11 @@ class FusedOperator(ChunkedOperator):
         theta: Hyperparameters,
         *,
         tile_entries: int | None = None,
+        rows: RowNoise | None = None,
         tile: Tile | None = None,
         exact_distances: bool | None = None,
     ) -> None:
-        super().__init__(x, kernel, theta, tile_entries=tile_entries)
+        super().__init__(x, kernel, theta, tile_entries=tile_entries, rows=rows)
         reason, form = why_not_fused(kernel, x.device, x.dtype, *x.shape), kernel.fused_form()
         if reason or form is None:
             raise ValueError(f"the fused operator cannot be used here: {reason}: use 'dense' or 'chunked'")
@@ -67,7 +69,7 @@ class FusedOperator(ChunkedOperator):
 
     def at(self, theta: Hyperparameters) -> Self:
         other = type(self)(
-            self.x, self.kernel, theta, tile_entries=self.tile_entries, tile=self.tile,
+            self.x, self.kernel, theta, tile_entries=self.tile_entries, rows=self.rows, tile=self.tile,
             exact_distances=self.exact_distances,
         )  # fmt: skip
         other.entries_evaluated += self.entries_evaluated
@@ -87,10 +89,10 @@ class FusedOperator(ChunkedOperator):
     def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
         if isinstance(index, slice):
             out = self._product(W, first=torch.full((1,), index.start, device=self.device))
-            out[index] += self.noise_variance * W
+            out[index] += self.noise.times(W, index)
         else:
             out = self._product(W, columns=index)
-            out.index_add_(0, index, W, alpha=self.noise_variance)
+            self.noise.add_rows(out, index, W)
         return out
 
     def kernel_matmul(self, rows: Index, columns: Index, V: Tensor) -> Tensor:
@@ -107,14 +109,23 @@ class FusedOperator(ChunkedOperator):
         if self.dtype == torch.float64:
             super().subtract_columns(R, first, W, squares)
             return
-        self._product(W, first=first, subtract_from=R, squares=squares)
+        if self.rows is None:
+            self._product(W, first=first, subtract_from=R, squares=squares)
+            return
+        index = (first + torch.arange(W.shape[0], device=self.device)).clamp_max_(
+            self.n - 1
+        )  # W is zero beyond the end
+        self._product(W, first=first, subtract_from=R)
+        self.noise.add_rows(R, index, W, -1.0)
+        if squares is not None:
+            torch.sum(R.square(), 1, out=squares)
 
     def subtract_columns_at(self, R: Tensor, index: Tensor, W: Tensor) -> None:
         if self.dtype == torch.float64:
             super().subtract_columns_at(R, index, W)
             return
         self._product(W, columns=index, subtract_from=R)
-        R.index_add_(0, index, W, alpha=-self.noise_variance)
+        self.noise.add_rows(R, index, W, -1.0)
 
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
         if x_new.shape[0] == 0:
@@ -139,6 +150,8 @@ class FusedOperator(ChunkedOperator):
         """Returns the sums that the gradient is made of, (2 + d,), inputs in the order of ``_order``, on the device."""
         sums, entries = gradient_sums(self._points, self._form.profile_and_weight, A, B, weights)
         self.entries_evaluated += entries
+        if self.rows is not None:
+            sums[0] = self.noise.quadratic_trace(A, B, weights)
         return sums
 
     # -- operands --------------------------------------------------------------------------------------------------
@@ -166,7 +179,7 @@ class FusedOperator(ChunkedOperator):
         if self.exact_distances is not None:
             return d if self.exact_distances else 0
         squares = self._z[:, self._order].square().flip(1).cumsum(1).amax(0).flip(0)  # of inputs k and after, (d,)
-        most = min(LARGEST_SQUARE / self._form.alpha**2, 0.1 * self.noise_variance / self.signal_variance / ROUNDING)
+        most = min(LARGEST_SQUARE / self._form.alpha**2, 0.1 * self.noise.least / self.signal_variance / ROUNDING)
         needed = int((squares > most).sum())
         rounded = triton.next_power_of_2(needed) if needed else 0
         return rounded if rounded <= d // 2 else d
@@ -201,7 +214,8 @@ class FusedOperator(ChunkedOperator):
     ) -> Tensor:
         """Returns K[rows, columns] V + noise · V[own], or ``subtract_from`` less H[rows, columns] V, in place.
 
-        Where columns are gathered, ``subtract_from`` loses K V only: the noise is left to the caller.
+        Where columns are gathered, or rows have noise of their own, ``subtract_from`` loses K V only: the noise is left
+        to the caller.
 
         Rows are of ``points`` (default: the training inputs), all of them or those at ``rows``. Columns are training
         inputs: those at ``columns``, or as many as V has rows, from ``first`` on. ``squares`` receives the sum of
@@ -217,8 +231,9 @@ class FusedOperator(ChunkedOperator):
         if self.dtype == torch.float64:
             out = self._product64(V, mine, rows, columns is not None, start)
             if own is not None:
-                out += self.noise_variance * V[own]
+                out += self.noise.times(V[own], own)
             return out
+        alone = self.rows is None  # else rows have noise of their own, which is added outside of the kernel
 
         def launch(job: Job) -> None:
             group = job.group
@@ -233,10 +248,14 @@ class FusedOperator(ChunkedOperator):
                 PROFILE=self._form.profile, **mine.distances, **job.options,
             )  # fmt: skip
 
-        return multiply(
+        out = multiply(
             V, m, launch, lambda S: self.tile or good_tile(mine, S), factor=sign * self.signal_variance / 256.0,
-            noise=sign * self.noise_variance, own=own, add_to=subtract_from, squares=squares, block=columns is None,
+            noise=sign * self.noise_variance, own=own if alone else None, add_to=subtract_from, squares=squares,
+            block=columns is None and alone,
         )  # fmt: skip
+        if own is not None and not alone:
+            out += self.noise.times(V[own], own)
+        return out
 
     def _product64(self, V: Tensor, mine: Points, rows: Tensor | None, gather: bool, start: Tensor) -> Tensor:
         """Returns K[rows, columns] V in float64."""

@@ -1,8 +1,11 @@
-"""The pivoted-Cholesky preconditioner P = L Lᵀ + σ²I ≈ H for conjugate gradients.
+"""The pivoted-Cholesky preconditioner P = L Lᵀ + D ≈ H for conjugate gradients, with the noise D = σ²I or diag(d).
 
 L (n, k) is a partial Cholesky factor of K that always eliminates the largest remaining diagonal entry. By Woodbury
 
     P⁻¹ r = (r − L (σ²I + LᵀL)⁻¹ Lᵀ r) / σ² = (r − Wᵀ W r) / σ²,      W = C⁻¹Lᵀ,  C Cᵀ = σ²I + LᵀL.
+
+Where rows have noise of their own, D^(−½) is taken out on both sides first: P⁻¹ = D^(−½) (I − WᵀW) D^(−½) with W and C
+of D^(−½)L and σ = 1.
 
 L depends on the length scales only, up to the signal: it is kept for unit signal and rescaled, so an operator whose
 length scales are the same reuses it whatever its noise and signal. Where they have moved a little, the *pivots* are
@@ -19,7 +22,8 @@ import torch
 from torch import Tensor
 
 from warmgp.checks import check_count
-from warmgp.operators.base import KernelOperator, Origin
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.origin import Origin
 from warmgp.schema import TensorRule, check_tensors, expect, list_of, record, whole
 from warmgp.solvers.base import Packed
 from warmgp.solvers.graphs import Recorded
@@ -148,12 +152,17 @@ class PivotedCholesky(Preconditioner):
         self.pivots = pivots
         self.made_by = pivots.made_by
         self.origin: Origin = operator.origin
-        self.noise_variance = operator.noise_variance
-        inner = operator.signal_variance * (self.unit_factor.T @ self.unit_factor)
-        inner.diagonal().add_(operator.noise_variance)
-        W = torch.linalg.solve_triangular(torch.linalg.cholesky(inner), self.unit_factor.T, upper=False)
-        largest = float(torch.linalg.matrix_norm(inner))  # P has no larger eigenvalue
-        self._W = W.mul_(operator.signal_variance**0.5).to(_precision(operator, largest))  # (k, n)
+        even = operator.rows is None
+        self.noise_variance = operator.noise_variance if even else 1.0
+        scales = None if even else operator.noise.scales  # √d, (n, 1)
+        scaled = self.unit_factor if scales is None else self.unit_factor / scales
+        inner = operator.signal_variance * (scaled.T @ scaled)
+        inner.diagonal().add_(self.noise_variance)
+        W = torch.linalg.solve_triangular(torch.linalg.cholesky(inner), scaled.T, upper=False)
+        largest = float(torch.linalg.matrix_norm(inner))  # P, or D^(−½) P D^(−½), has no larger eigenvalue
+        precise = _precision(operator.dtype, largest, self.noise_variance)
+        self._W = W.mul_(operator.signal_variance**0.5).to(precise)  # (k, n)
+        self._scales = None if scales is None else scales.to(precise)
 
     @property
     def recipe(self) -> Pivots:
@@ -170,13 +179,16 @@ class PivotedCholesky(Preconditioner):
 
     def apply(self, R: Tensor) -> Tensor:
         its = R.to(self._W.dtype)
+        if self._scales is not None:
+            its = its / self._scales
+            return torch.addmm(its, self._W.T, self._W @ its, alpha=-1.0).div_(self._scales).to(R.dtype)
         return torch.addmm(its, self._W.T, self._W @ its, alpha=-1.0).div_(self.noise_variance).to(R.dtype)
 
 
-def _precision(operator: KernelOperator, largest: float) -> torch.dtype:
+def _precision(dtype: torch.dtype, largest: float, noise_variance: float) -> torch.dtype:
     """Returns float64 where (r − WᵀW r)/σ² cancels so much that a float32 P⁻¹ might not be positive definite.
 
-    Otherwise the operator's dtype will do. The rounding is ε/σ², and no eigenvalue of P⁻¹ is below 1/``largest``.
+    Otherwise ``dtype``, the operator's, will do. The rounding is ε/σ², and no eigenvalue of P⁻¹ is below 1/``largest``.
     """
-    safe = torch.finfo(operator.dtype).eps * largest <= 0.1 * operator.noise_variance
-    return operator.dtype if safe else torch.float64
+    safe = torch.finfo(dtype).eps * largest <= 0.1 * noise_variance
+    return dtype if safe else torch.float64

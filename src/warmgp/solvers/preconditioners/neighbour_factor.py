@@ -194,7 +194,7 @@ def _sparse_factor(operator: KernelOperator, groups: Tensor, L: Tensor | None) -
         if L is not None:
             near = L[group]  # (p, m + 1, k)
             E.baddbmm_(near, near.mT, alpha=-1.0)
-        E.diagonal(dim1=1, dim2=2).add_(operator.noise_variance)
+        E.diagonal(dim1=1, dim2=2).add_(operator.noise.at(group))
         own = E[:, -1, -1].clone()
         absent = group == group[:, -1:]
         absent[:, -1] = False
@@ -205,7 +205,7 @@ def _sparse_factor(operator: KernelOperator, groups: Tensor, L: Tensor | None) -
         scale = 1.0 / C[:, -1, -1]
         alone = failed != 0  # what is left is mostly rounding: the point stands for itself
         values[rows, :-1] = (A * -scale[:, None]).masked_fill_(alone[:, None], 0.0)
-        values[rows, -1] = torch.where(alone, own.clamp_min(operator.noise_variance).rsqrt(), scale)
+        values[rows, -1] = torch.where(alone, own.clamp_min(operator.noise.at(group[:, -1])).rsqrt(), scale)
     return values
 
 

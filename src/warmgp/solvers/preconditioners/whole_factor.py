@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
-from warmgp.operators.base import KernelOperator, Origin
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.origin import Origin
+from warmgp.operators.row_noise import Noise
 from warmgp.schema import DOUBLE, TensorRule, check_tensors, expect, list_of, record, truth
 from warmgp.solvers.base import Packed
 from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning, Recipe
@@ -139,7 +141,7 @@ class Substitution(StaleFactor):
 
     def inverted(self, dtype: torch.dtype) -> Products:
         """Returns the same preconditioner by products, with X in that dtype."""
-        sigma, n = float(self.origin.theta.noise_scale), self.L.shape[0]
+        sigma, n = Noise(self.origin.theta, self.origin.rows).least_scale, self.L.shape[0]
         X = torch.zeros(_padded(n), _padded(n), dtype=dtype, device=self.L.device)
         X[:n, :n] = triangular_inverse(self.L).mul_(sigma)
         return Products(self.origin, self.double, X, sigma)
@@ -152,8 +154,9 @@ class Products(StaleFactor):
     Attributes
     ----------
     X : Tensor
-        σL⁻¹, (n, n), with zeros up to a multiple of 8. No entry of it is above one, so float16 holds it, which is
-        precise enough for a preconditioner while the largest eigenvalue of H is below some 10⁶ σ².
+        σL⁻¹, (n, n), with zeros up to a multiple of 8; σ² is the least noise of a row. No entry of it is above one, so
+        float16 holds it, which is precise enough for a preconditioner while the largest eigenvalue of H is below some
+        10⁶ σ².
     sigma : float
     """
 
