@@ -377,5 +377,8 @@ def code_lines(node: ast.FunctionDef, text: str) -> int:
     return len(lines) - blank - doc
 
 
-LONG: dict[str, str] = {}
+LONG: dict[str, str] = {
+    "estimator/regressor.py:__init__": "a line for each parameter and one that keeps it, as scikit-learn wants them",
+    "cli/commands.py:fit": "a line for each option and one that hands it on",
+}
 """Functions of more than 60 lines of code, and why they are."""

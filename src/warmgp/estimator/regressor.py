@@ -13,7 +13,6 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from warmgp.checks import warn_user
 from warmgp.estimator import model_file
@@ -28,15 +27,14 @@ from warmgp.estimator.remarks import judged
 from warmgp.estimator.report import report_of
 from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
 from warmgp.estimator.start import announce, begin, options_of, training_bar
+from warmgp.estimator.stored import Stored
 from warmgp.estimator.units import given_start, known
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.planning.devices import device_or_cpu
 from warmgp.planning.plan import Plan
-from warmgp.planning.planner import plan_read_on
 from warmgp.planning.threads import limited_threads
 from warmgp.solvers import Solver
 from warmgp.training.limits import Limits
@@ -44,7 +42,7 @@ from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.state import Callback, TrainingOptions
 
 
-class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator):
+class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator):
     """Regresses by Gaussian processes, on ten thousand to millions of points.
 
     Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
@@ -373,34 +371,3 @@ class GPRegressor(Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator)
             plan, warm_start=self.solver_warm_start, noise_floor=self.noise_floor, n_samples=self.n_probes, until=until,
             learn_noise=self.learn_noise,
         )  # fmt: skip
-
-    # -- files -------------------------------------------------------------------------------------------------------
-    def __getstate__(self) -> dict[str, Any]:
-        """Returns what pickles and copies hold: the posterior on the CPU, to be read where there is no GPU, too."""
-        state = dict(super().__getstate__())
-        if "posterior_" in state:
-            state["posterior_"] = state["posterior_"].to("cpu")
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restores a pickle or a copy, on the device of the plan, or on the CPU where that is not to be had."""
-        super().__setstate__(state)
-        if hasattr(self, "posterior_"):
-            device = device_or_cpu(self.plan_.device)
-            self.plan_, self.posterior_ = plan_read_on(self.plan_, device), self.posterior_.to(device)
-            self.report_ = self.report_.read_on(device)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model to one safetensors file, whole or not at all."""
-        check_is_fitted(self, "hyperparameters_")
-        model_file.save(self, path)
-
-    @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], device: str | torch.device = "auto", solver: Solver | None = None
-    ) -> GPRegressor:
-        """Reads a model that :meth:`save` wrote, onto ``device``; it predicts at once, with no solve.
-
-        ``solver`` is needed only for a model that was trained with a solver of your own.
-        """
-        return model_file.load(cls, path, device, solver)
