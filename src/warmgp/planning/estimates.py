@@ -30,7 +30,6 @@ from warmgp.planning.solver_choice import has_neighbours
 from warmgp.solvers import ConjugateGradients, RecombinedProjections, Solver
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS
 
-
 CLIMB_EVALUATIONS = 80
 """Evaluations on all points that climbs of the likelihood usually take, of the most that they may."""
 

@@ -34,6 +34,9 @@ LEAST_GAIN = 2e-6
 FEW_A_LENGTH = 25
 """Points for a length scale below which points are left out to see how far a climb may go."""
 
+FOLDS_OF_MANY = 2
+"""The parts that are left out of more than ``COMPARED`` points: so many tell as much as five of few, and are dear."""
+
 LEAST_GAIN_LEFT_OUT = 1e-4
 """The same for climbs of which points are left out, which only have to show where those are predicted worse."""
 
@@ -147,16 +150,17 @@ class _Ascent:
         standard errors of the difference over the parts.
         """
         parts = rows[torch.randperm(len(rows), generator=generator).to(rows.device)].tensor_split(FOLDS)
-        found = torch.zeros(FOLDS, len(STOPS) + 1, dtype=torch.float64)
-        for fold, part in enumerate(parts):
+        folds = FOLDS if len(rows) <= COMPARED else FOLDS_OF_MANY
+        found = torch.zeros(folds, len(STOPS) + 1, dtype=torch.float64)
+        for fold, part in enumerate(parts[:folds]):
             others = torch.cat([other for other in parts if other is not part])
             seen = _Seen()
-            self.climbed(others, place, self.how.evaluations, LEAST_GAIN_LEFT_OUT, watch=[seen])
+            self.climbed(others, place, STOPS[-1], LEAST_GAIN_LEFT_OUT, watch=[seen])
             left_out = Terms(torch.cat([others, part])[None], len(part))
             for number, theta in enumerate(seen.at(STOPS, place)):
                 found[fold, number] = float(left_out.densities(self.x, self.y, self.kernel, theta))
         loss = found[:, int(found.mean(0).argmax())][:, None] - found  # (folds, stops)
-        allowed = (errors * loss.std(0) / FOLDS**0.5).clamp_min(MARGIN)
+        allowed = (errors * loss.std(0) / folds**0.5).clamp_min(MARGIN)
         latest = int((loss.mean(0) <= allowed).nonzero().max())
         return STOPS[latest] if latest < len(STOPS) else None
 
