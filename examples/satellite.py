@@ -94,7 +94,7 @@ def main() -> None:
         model.set_params(n_steps=args.steps)
     began = time.perf_counter()
     model.fit(X[train], y[train])
-    print(f"plan          {model.plan_}")
+    print(f"plan          {model.plan_.headline}")
     print(f"n             {len(train):,} of {len(y):,} pixels between the clouds")
     print(f"fitted in     {time.perf_counter() - began:.1f} s, {model.n_steps_} steps")
     print(f"variogram     {variogram(model, X, y)}")

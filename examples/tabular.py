@@ -120,7 +120,7 @@ def main() -> None:
         boosted[test] = clone(trees).fit(frame.iloc[train], y[train]).predict(frame.iloc[test])
 
     inside = np.abs(y - mean) <= 1.96 * std
-    print(f"plan          {fitted[-1].plan_}")
+    print(f"plan          {fitted[-1].plan_.headline}")
     print(f"n             {len(y):,} rows, {args.folds} folds, {fitted[-1].n_features_in_} columns")
     print(f"fitted in     {seconds:.1f} s, all folds")
     print(f"RMSE          {rmse(y, mean):.4f} (std of the target {y.std():.4f}; boosted trees {rmse(y, boosted):.4f})")

@@ -100,7 +100,7 @@ def main() -> None:
     began = time.perf_counter()
     model.fit(X[train], forward(y[train]))
     fitted = time.perf_counter() - began
-    print(f"plan          {model.plan_}")
+    print(f"plan          {model.plan_.headline}")
     print(f"n             {len(train):,}")
     print(f"fitted in     {fitted:.1f} s, {model.n_steps_} steps, {sum(h.epochs for h in model.history_):.0f} epochs")
     score(model, X[held_out], y[held_out], forward, back, log=args.log)

@@ -126,7 +126,7 @@ def main() -> None:
     X = np.random.default_rng(99).uniform(size=(2000, INPUTS))
     y, (mean, std) = modelled(hartmann(X)), models[-1].predict(X, return_std=True)
     inside, density = np.abs(y - mean) <= 1.96 * std, models[-1].log_predictive_density(X, y)
-    print(f"plan          {models[-1].plan_}")
+    print(f"plan          {models[-1].plan_.headline}")
     print(f"n             {args.n:,} evaluations, {args.batch} a round, {args.seeds} seeds")
     print(f"fitted in     {np.sum(seconds):.1f} s, fits and climbs of all seeds; last round {seconds[-1][-2]:.2f} s")
     print(f"best          {np.median(found[:, -1]):.4f} median, {found[:, -1].min():.4f} worst; the top is {TOP}")

@@ -47,7 +47,7 @@ def test_two_of_150_inputs_are_found() -> None:
 
 
 def test_a_start_on_a_sample_knows_the_number_of_inputs() -> None:
-    X, y = many_inputs(500, 80)
+    X, y = many_inputs(500, 200)
     model = GPRegressor("matern32", init="sample", n_steps=5, n_probes=4, random_state=0).fit(X[:150], y[:150])
     assert model.score(X[150:], y[150:]) >= 0.9
 

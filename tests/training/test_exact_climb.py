@@ -11,6 +11,7 @@ from gp_truth import posterior
 from warmgp import GPRegressor, Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.training.exact_climb import PLACES, ExactClimb, climbed_start, starting_places
+from warmgp.training.kernel_choice import choose_kernel
 from warmgp.training.limits import Limits
 from warmgp.training.near_likelihood import Terms
 
@@ -84,6 +85,13 @@ def test_a_sample_is_climbed_where_points_are_many_and_the_same_seed_draws_the_s
     how = ExactClimb(points=50)
     first, again, other = (climbed_start(x, y, KERNEL, how, 2, generator=draws(seed)) for seed in (0, 0, 1))
     assert first.equals(again) and not first.equals(other)
+
+
+def test_few_points_for_a_length_scale_choose_no_kernel() -> None:
+    x, y = data(100, 30)
+    choice = choose_kernel(x, y, 30, generator=draws(), is_map=False)
+    assert choice.kernel == KERNEL and "100 points are too few" in choice.reason
+    assert "too few" not in choose_kernel(x, y, 1, generator=draws(), is_map=False).reason
 
 
 def test_a_callback_ends_climbs() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +22,7 @@ import warmgp
 from warmgp.cli import demo as demonstration
 from warmgp.cli import options as opt
 from warmgp.cli.answers import FarInputs, answer, length_scales, levels_asked
+from warmgp.cli.at_once import AtOnce, predict_rows
 from warmgp.cli.columns import UsageError, feature_chunks, one_target, resolve
 from warmgp.cli.fitting import (
     check_apart,
@@ -32,7 +33,7 @@ from warmgp.cli.fitting import (
     show_trend,
 )
 from warmgp.cli.held_out import metrics
-from warmgp.cli.kinds import columns_asked, kept_columns, text_inputs
+from warmgp.cli.kinds import columns_asked, text_inputs
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
 from warmgp.cli.row_columns import RowColumns
 from warmgp.cli.tables import TableWriter, open_table
@@ -94,6 +95,9 @@ def fit(
     weight_column: opt.WeightColumn = None,
     noise_column: opt.NoiseColumn = None,
     test_fraction: opt.TestFraction = None,
+    predict: opt.PredictToo = None,
+    predictions: opt.Predictions = None,
+    interval: opt.Interval = None,
     kernel: opt.KernelName = "auto",
     ard: opt.Ard = True,
     anisotropy: opt.AnisotropyName = None,
@@ -143,7 +147,10 @@ def fit(
     )  # fmt: skip
     check_fit(model, data, out, test_fraction, resume=resume, dry_run=dry_run)
     where, rows = None if dry_run else out, RowColumns(weight_column, noise_column)
+    then = AtOnce(predict, predictions, interval)
+    then.check(data, where, [*target, *(drop or []), *rows.names], keep)
     fit_table(model, data, target, where, drop=drop, keep=keep, rows=rows, test_fraction=test_fraction)
+    then.answer(model, keep, quiet=quiet)
 
 
 @app.command()
@@ -222,32 +229,6 @@ def predict(
         )  # fmt: skip
     else:
         predict_rows(fitted, data, out, std=std, samples=samples, quantiles=levels, quiet=quiet, keep=keep)
-
-
-def predict_rows(
-    model: GPRegressor, data: Path, out: Path, *, std: bool, samples: int, quantiles: Mapping[str, float], quiet: bool,
-    keep: list[str] | None = None,
-) -> None:  # fmt: skip
-    """Predicts every row of a table and writes what comes of it, beside the columns that are kept."""
-    table = open_table(data)
-    names = feature_names(model)
-    resolve(names, table)
-    kept = kept_columns(table, keep, ["mean", *(["std"] if std else []), *(f"sample_{k + 1}" for k in range(samples))])
-    far, rows = FarInputs(model), 0
-    with TableWriter(out) as writer, bar(quiet) as shown:
-        task = shown.add_task("predicting", total=1.0, rows="0 rows")
-        for X, others in feature_chunks(table, names, columns=model.scaler_.columns, keep=kept):
-            which = range(rows + 1, rows + len(X) + 1)
-            far.look(X, data, which)
-            found = answer(model, X, data, which, std=std, samples=samples, quantiles=quantiles)
-            writer.write({name: others[name] for name in kept} | found)
-            rows += len(X)
-            shown.update(task, completed=table.fraction, rows=f"{rows:,} rows")
-        shown.update(task, completed=1.0)
-    if far.warning:
-        say("warning", far.warning)
-    if not quiet:
-        tell(f"predicted {rows:,} rows: {out}", stderr=True)
 
 
 @app.command()

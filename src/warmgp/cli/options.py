@@ -69,6 +69,8 @@ Blocks = Annotated[int | None, typer.Option(metavar="K", help="average each cell
 Carried = Annotated[
     list[str] | None, typer.Option("--keep", metavar="COL,COL", help="columns to carry over to the output (repeatable)")
 ]
+PredictToo = Annotated[Path | None, typer.Option("--predict", metavar="NEW", help="a table to predict after the fit")]
+Predictions = Annotated[Path | None, typer.Option(metavar="OUT", help="where those predictions go, with their std")]
 Std = Annotated[bool, typer.Option("--std", help="also the standard deviation of a new observation")]
 Interval = Annotated[
     float | None, typer.Option(metavar="SHARE", help="also lower and upper end that hold this share, such as 0.9")

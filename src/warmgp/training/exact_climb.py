@@ -35,11 +35,16 @@ LEAST_GAIN = 2e-6
 FEW_A_LENGTH = 25
 """Points for a length scale below which points are left out to see how far a climb may go."""
 
+FOLDS_OF_MANY = 2
+"""The parts that are left out of more than ``COMPARED`` points: so many tell as much as five of few, and are dear."""
+
 LEAST_GAIN_LEFT_OUT = 1e-4
 """The same for climbs of which points are left out, which only have to show where those are predicted worse."""
 
-COMPARED = 400
-"""The most points that tell short climbs apart: those are rough, and a sample of this size is climbed in a moment."""
+COMPARED, TAKEN = 400, 2
+"""The most points whose likelihood all places are compared by: a sample of this size is climbed in a moment. Of more
+points so many places go on, from their beginning: where a climb of a sample ends may be the wrong side of a hill
+(1,000 rows of *protein* ended 29 nats below the top)."""
 
 FOLDS, STOPS, MARGIN, ERRORS, VERY_FEW = 5, (8, 12, 18, 27, 40, 60, 90), 0.02, {False: 1.0, True: 0.3}, 4
 """The parts that are left out in turn; the evaluations after which they are predicted; the nats a point, or else the
@@ -101,8 +106,10 @@ def climbed_start(
     free = len(set(limits.tied)) if len(limits.tied) == lengths else lengths
     careful = len(rows) < FEW_A_LENGTH * free
     places = [*starting_places(x.shape[1], lengths), *([] if chosen is None or careful else [chosen])]
-    some = rows[torch.randperm(len(rows), generator=generator)[:COMPARED].to(x.device)]
-    ends = [(ascent.climbed(some, theta, how.short), theta) for theta in places]
+    if len(rows) > COMPARED:
+        some = rows[torch.randperm(len(rows), generator=generator)[:COMPARED].to(x.device)]
+        places = sorted(places, key=lambda theta: -ascent.climbed(some, theta, how.short).value)[:TAKEN]
+    ends = [(ascent.climbed(rows, theta, how.short), theta) for theta in places]
     best, place = max(ends, key=lambda one: one[0].value)
     if careful:
         stop = ascent.stop(rows, place, ERRORS[len(rows) < VERY_FEW * free], generator)
@@ -150,16 +157,17 @@ class _Ascent:
         standard errors of the difference over the parts.
         """
         parts = rows[torch.randperm(len(rows), generator=generator).to(rows.device)].tensor_split(FOLDS)
-        found = torch.zeros(FOLDS, len(STOPS) + 1, dtype=torch.float64)
-        for fold, part in enumerate(parts):
+        folds = FOLDS if len(rows) <= COMPARED else FOLDS_OF_MANY
+        found = torch.zeros(folds, len(STOPS) + 1, dtype=torch.float64)
+        for fold, part in enumerate(parts[:folds]):
             others = torch.cat([other for other in parts if other is not part])
             seen = _Seen()
-            self.climbed(others, place, self.how.evaluations, LEAST_GAIN_LEFT_OUT, watch=[seen])
+            self.climbed(others, place, STOPS[-1], LEAST_GAIN_LEFT_OUT, watch=[seen])
             left_out = Terms(torch.cat([others, part])[None], len(part))
             for number, theta in enumerate(seen.at(STOPS, place)):
                 found[fold, number] = float(left_out.densities(self.x, self.y, self.kernel, theta, self.noise))
         loss = found[:, int(found.mean(0).argmax())][:, None] - found  # (folds, stops)
-        allowed = (errors * loss.std(0) / FOLDS**0.5).clamp_min(MARGIN)
+        allowed = (errors * loss.std(0) / folds**0.5).clamp_min(MARGIN)
         latest = int((loss.mean(0) <= allowed).nonzero().max())
         return STOPS[latest] if latest < len(STOPS) else None
 
