@@ -88,7 +88,7 @@ def test_time_memory_and_error_bars_come_first_and_the_solver_last() -> None:
     ("n", "given", "first"),
     [
         (300, {}, "Exact training, {}, under 0.1 GiB, exact error bars."),
-        (2_000, {}, "Iterative training, {}, under 0.1 GiB, exact error bars."),
+        (2_000, {}, "Iterative training, {}, 0.1 GiB, exact error bars."),
         (2_000, {"solver": "ap", "n_probes": 7}, "Iterative training, {}, 0.1 GiB, error bars from 7 samples."),
         (2_000, {"gradient": "exact"}, "Exact training, {}, 0.1 GiB, exact error bars."),
         (300, {"init": Hyperparameters.ones(10), "n_steps": 0},
