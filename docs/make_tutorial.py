@@ -42,6 +42,11 @@ PAGES = (
     "mathematics.md",
     "extending.md",
     "from_kriging.md",
+    "from_sklearn.md",
+    "from_gpytorch.md",
+    "how_to/time_series.md",
+    "how_to/new_data.md",
+    "how_to/parallel_fits.md",
 )
 FENCE = re.compile(r"^```(python|sh|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = re.compile(r"<!-- not run: [^\n]+ -->\n+$")

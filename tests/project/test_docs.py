@@ -19,7 +19,8 @@ DOCS = ROOT / "docs"
 if not DOCS.is_dir():
     pytest.skip("there is no docs folder beside the tests", allow_module_level=True)
 
-PAGES = sorted(page for page in (*DOCS.glob("*.md"), *DOCS.glob("gallery/*.md")) if page.name != "design.md")
+FOLDERS = ("", "gallery", "how_to")
+PAGES = sorted(page for name in FOLDERS for page in (DOCS / name).glob("*.md") if page.name != "design.md")
 NAMES = [str(page.relative_to(DOCS)) for page in PAGES]
 
 
