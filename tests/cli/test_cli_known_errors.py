@@ -55,3 +55,19 @@ def test_bad_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         drop = [part for name in ("minus", "gaps", "none", "text") if name not in options for part in ("--drop", name)]
         refused(capsys, [*fit, *options, *drop], expected)
     assert not file.exists()
+
+
+def test_robust_is_the_python_api(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, file, out = tmp_path / "t.csv", tmp_path / "m.safetensors", tmp_path / "p.csv"
+    rows = table()[["a", "b", "y"]]
+    rows.loc[[7, 40], "y"] = [400.0, -900.0]
+    rows.to_csv(source, index=False)
+    fit = ["fit", source, "--target", "y", "--out", file, "--solver", "cg", "--robust", *FAST]
+    code, shown, err = run(capsys, *fit)
+    assert code == 0 and "left out 2 of 80 rows as outliers (--robust): warmgp info names some" in shown
+    assert "y has" not in err  # two values that rule it
+    model = GPRegressor(solver="cg", robust=True, **API).fit(rows[["a", "b"]], rows["y"])
+    assert np.flatnonzero(model.robust_weights_ < 1).tolist() == [7, 40]
+    assert run(capsys, "predict", file, source, "--out", out, "--std", "--quiet")[0] == 0
+    np.testing.assert_array_equal(read_csv(out).to_numpy().T, model.predict(rows[["a", "b"]], return_std=True))
+    assert "(rows 7, 40, counted from 0)" in " ".join(run(capsys, "info", file)[1].replace("│", " ").split())

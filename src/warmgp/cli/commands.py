@@ -112,7 +112,7 @@ def fit(
     init: opt.Init = "auto",
     trend: opt.Trend = None,
     noise_floor: opt.NoiseFloor = 1e-4,
-    no_learn_noise: opt.NoNoise = False,
+    no_learn_noise: opt.NoNoise = False, robust: opt.Robust = False,
     dtype: opt.Dtype = "auto",
     device: opt.Device = "auto",
     time_limit: opt.TimeLimit = None,
@@ -122,7 +122,7 @@ def fit(
     resume: opt.Resume = False,
     dry_run: opt.DryRun = False,
     quiet: opt.Quiet = False,
-) -> None:
+) -> None:  # fmt: skip
     """Train on a table and write a model file.
 
     With --test-fraction the model is trained on the other rows only, and scored on those held out.
@@ -139,7 +139,7 @@ def fit(
         n_probes=n_probes,
         tol=tol,
         init=init,
-        noise_floor=noise_floor, learn_noise=not no_learn_noise,
+        noise_floor=noise_floor, learn_noise=not no_learn_noise, robust=robust,
         dtype=dtype, device=device,
         checkpoint=checkpoint, checkpoint_every=checkpoint_every,
         verbose=not quiet, random_state=seed,

@@ -218,6 +218,10 @@ def fit_table(
         f" (on {model.plan_.rows:,} of them, drawn at random: --time-limit allows no more)" if model.plan_.rows else ""
     )
     tell(f"fitted {size}: {out}{used}")
+    if model.robust_weights_ is not None:
+        gone = int((model.robust_weights_ == 0).sum())
+        more = ": warmgp info names some" if gone else ""
+        tell(f"left out {gone:,} of {len(train):,} rows as outliers (--robust){more}")
     show_trend(model)
     if len(test):
         found = answer(model, X.iloc[test], data, test + 1, std=True)

@@ -55,7 +55,7 @@ NOT_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "memor
 """Parameters that the result of a resumed fit does not depend on: they are not part of a fingerprint."""
 LATER = {
     "columns": None, "anisotropy": None, "trend": None, "missing": "error", "unknown_category": "error",
-    "learn_noise": True,
+    "learn_noise": True, "robust": False,
 }  # fmt: skip
 """Parameters that earlier versions did not have, and what means the same as not having them: no part of a fingerprint
 then, so that checkpoints of those versions still go on."""
@@ -90,6 +90,8 @@ NOISE = {
     "noise_known": TensorRule(("n",), DOUBLE),
 }
 """What the noise of each row is made of, where rows have noise of their own."""
+ROBUST = {"robust_weights": TensorRule(("rows",), DOUBLE)}
+"""The weights that a robust fit gave to all rows of its data, used or not."""
 CONTENT = record(
     {
         "settings": lambda *_: None,  # checked against the estimator's parameters
@@ -232,6 +234,8 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         tensors["targets_step"] = torch.tensor([posterior.targets.step], dtype=torch.float64)
     if posterior.noise is not None:
         tensors |= {"noise_shares": posterior.noise.shares, "noise_known": posterior.noise.known}
+    if model.robust_weights_ is not None:
+        tensors["robust_weights"] = torch.as_tensor(model.robust_weights_)
     names = getattr(model, "feature_names_in_", None)
     content = {
         "settings": settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SAVED}),
@@ -286,7 +290,7 @@ def _restore(
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
     terms = content.get("trend_terms")
     more = TREND if terms is not None else {}
-    for some in (TARGETS, NOISE):
+    for some in (TARGETS, NOISE, ROBUST):
         more |= some if some.keys() & tensors.keys() else {}
     sizes = check_tensors(tensors, TENSORS | more)
     d, lengths = sizes["d"], sizes["t"] - 2
@@ -328,6 +332,7 @@ def _restore(
     model.log_marginal_likelihood_value_ = content["log_marginal_likelihood"]
     model.n_features_in_ = len(columns.names)
     model.target_name_ = content.get("target_name")
+    model.robust_weights_ = _robust_weights(tensors)
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
     return model
@@ -339,6 +344,15 @@ def _noise(tensors: Mapping[str, Tensor], place: torch.device) -> RowNoise | Non
         return None
     expect(bool((tensors["noise_known"] >= 0).all()), "noise_known", "variances of at least 0", "negative ones")
     return RowNoise(tensors["noise_shares"], tensors["noise_known"]).to(place)
+
+
+def _robust_weights(tensors: Mapping[str, Tensor]) -> np.ndarray | None:
+    """Returns the weights that a robust fit gave to rows; None where it was none."""
+    weights = tensors.get("robust_weights")
+    if weights is None:
+        return None
+    expect(bool(((weights >= 0) & (weights <= 1)).all()), "robust_weights", "weights from 0 to 1", "others")
+    return weights.numpy()
 
 
 def _trend(terms: list[list[int]], tensors: Mapping[str, Tensor], sizes: Mapping[str, int], angle: float) -> Trend:

@@ -22,7 +22,7 @@ PLANNED = tuple(field.name for field in dataclasses.fields(Settings))
 def check_parameters(values: Mapping[str, Any]) -> Settings:
     """Returns the settings for a plan; raises a ValueError that names a wrong parameter, what came and the remedy."""
     check_count("checkpoint_every", values["checkpoint_every"])
-    for name in ("ard", "learn_noise", "solver_warm_start", "standardize", "verbose"):
+    for name in ("ard", "learn_noise", "robust", "solver_warm_start", "standardize", "verbose"):
         if not isinstance(values[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {values[name]!r}")
     checkpoint = values["checkpoint"]

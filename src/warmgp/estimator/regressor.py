@@ -25,6 +25,7 @@ from warmgp.estimator.predicting import Predicting
 from warmgp.estimator.prepare import TrainingData, plan_and_warn, plan_on, training_data
 from warmgp.estimator.remarks import judged
 from warmgp.estimator.report import report_of
+from warmgp.estimator.robust import robust_noise, set_aside
 from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
 from warmgp.estimator.start import announce, begin, options_of, training_bar
 from warmgp.estimator.stored import Stored
@@ -99,6 +100,9 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
         The least noise scale, in standardised units.
     learn_noise : bool
         Whether noise is learned beside what :meth:`fit` is told of it; otherwise its scale stays at ``noise_floor``.
+    robust : bool
+        Whether rows whose targets the others do not predict at all, outliers, lose weight before training, or are left
+        out, by residuals of a rough model. See ``robust_weights_``, and the page on known errors.
     trend : None, "constant", "linear", "quadratic" or list of columns
         A trend beside the process, whose coefficients the data decide (universal kriging); a list of columns, by name
         or number, is an external drift, linear in those. It goes on outside the data. See ``trend_``.
@@ -149,6 +153,9 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
         With ``anisotropy="rotated"`` the angle and the two ranges that were found, in units of X.
     trend_ : TrendCoefficients or None
         The coefficients of the trend with their standard errors, in the units of X and y: ``print`` it.
+    robust_weights_ : ndarray of shape (n,), or None
+        With ``robust=True`` the weights that rows were given, from 1 to 0 for those left out, beside what :meth:`fit`
+        is told of them; ``report_`` names some.
     n_steps_ : int
         Steps done.
     stop_reason_ : str
@@ -205,7 +212,7 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
         learning_rate: float | str = "auto",
         init: str | Hyperparameters = "auto",
         noise_floor: float = 1e-4,
-        learn_noise: bool = True,
+        learn_noise: bool = True, robust: bool = False,
         trend: str | Sequence[int | str] | None = None,
         standardize: bool = True,
         device: str | torch.device = "auto",
@@ -217,7 +224,7 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
         callbacks: Sequence[Callback] = (),
         verbose: bool = False,
         random_state: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.kernel = kernel
         self.ard = ard
         self.columns = columns
@@ -235,7 +242,7 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
         self.learning_rate = learning_rate
         self.init = init
         self.noise_floor = noise_floor
-        self.learn_noise = learn_noise
+        self.learn_noise, self.robust = learn_noise, robust
         self.trend = trend
         self.standardize = standardize
         self.device = device
@@ -300,7 +307,7 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
     ) -> tuple[Plan, TrainingData, TrainingResult]:
         """Checks, plans, resumes or starts, and trains; what has to be closed afterwards goes on the stack."""
         settings, began = check_parameters(self.get_params(deep=False)), time.perf_counter()
-        data = training_data(self, X, y, validation, weight, variance)
+        data = training_data(self, X, y, validation, *robust_noise(self, X, y, weight, variance))
         plan = plan_and_warn(settings, data.x.shape, data.too_fine, data.known_noise)
         generator = torch.Generator()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -359,7 +366,7 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
             value = log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor)
             self.log_marginal_likelihood_value_ = value
         self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
-        self.report_ = replace(self.report_, remarks=remarks)
+        self.report_ = replace(self.report_, remarks=(*remarks, *set_aside(self.robust_weights_)))
         if not final.converged:
             warn_user(unsolved(final, plan, result.accuracy), ConvergenceWarning)
         elif not self.converged_:

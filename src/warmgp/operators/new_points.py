@@ -82,7 +82,7 @@ class NearPoints:
         """Returns weights and variances for new points, (b, d), of which all are held at once."""
         groups = self.nearest(x_new)
         entries = ENTRIES[x_new.device.type == "cpu"]
-        parts = [self._conditional(x_new[rows], groups[rows]) for rows in
+        parts = [self.given(x_new[rows], groups[rows]) for rows in
                  ranges(len(x_new), max(1, entries // self.m**2))]  # fmt: skip
         empty = torch.zeros(0, self.m, dtype=torch.float64, device=x_new.device)
         weights, variances = zip(*parts, strict=True) if parts else ((empty,), (empty[:, 0],))
@@ -124,8 +124,8 @@ class NearPoints:
             return z.float(), squares.float()
         return z, squares
 
-    def _conditional(self, x_new: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns w, (b, m), and the variance, (b,), in float64."""
+    def given(self, x_new: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns w, (b, m), and the variance, (b,), in float64, of new points given groups of training points."""
         signal = float(self.theta.signal_scale) ** 2
         z = self._z[groups] - self._scaled(x_new)[:, None]  # (b, m, d), from the new point
         C = self.kernel.profile(distances_within(z, exact=not self.kernel.smooth_at_zero)).mul_(signal)
