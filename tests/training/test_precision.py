@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -263,3 +264,19 @@ def test_ctrl_c_in_a_promoted_last_solve_keeps_what_belongs_together(monkeypatch
     H = DenseOperator(operator.x.double(), KERNEL, theta).H
     v = result.posterior.solution[:, 0].double()
     assert float((y.double() - H @ v).norm() / y.norm()) <= 0.0105  # v and θ are of the same step
+
+
+def test_float32_is_not_tried_where_rounding_leaves_too_much() -> None:
+    """Before a step and before the last solve: a thousand epochs in float32 would end nowhere."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (300, 3))
+    y = np.sin(X).sum(1) + 0.3 * rng.normal(size=300)
+    far = Hyperparameters(0.1, 200.0, [20.0] * 3)
+    settings = {"init": far, "solver": "cg", "n_probes": 4, "random_state": 0, "device": "cpu"}
+    for steps in (0, 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of hyperparameters that do not fit
+            model = GPRegressor("matern52", n_steps=steps, **settings).fit(X, y)
+        assert model.posterior_.x.dtype == torch.float64 and model.converged_
+        assert "float64" in str(model.report_).lower()
+        assert sum(record.epochs for record in model.history_) < 400

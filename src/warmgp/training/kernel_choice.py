@@ -41,9 +41,9 @@ ALONE, FEW = 400, 2_500
 """The most points of a map that are one group, of which all are asked for: the likelihood itself; and the points up to
 which climbs are short, and all kernels are compared."""
 
-SAMPLED, MOST, GPU_SAMPLED, GPU_MOST = 2, 800, 40, 5_000
+SAMPLED, MOST, GPU_SAMPLED, GPU_MOST = 2, 800, 40, 4_000
 """Elsewhere the likelihood is that of a random sample: of every second point, at least ``ALONE`` and at most 800, which
-takes two cores some seconds; on a GPU of one point in forty, should that be more, up to 5,000. Thinner samples hide
+takes two cores some seconds; on a GPU of one point in forty, should that be more, up to 4,000. Thinner samples hide
 roughness: of 700, 1,000 and 2,500 rows of houseelectric Matérn-1/2 is 0.07, 0.06 and 0.005 nats less likely than
 Matérn-3/2. Groups of near points would not, but 40 of 256 chose otherwise with every seed."""
 

@@ -26,7 +26,7 @@ from warmgp.posterior import Posterior
 from warmgp.solvers import SolveResult
 from warmgp.training.accuracy import Accuracy
 from warmgp.training.last_solve import Finished, finish, model_before
-from warmgp.training.precision import FROM_HERE_ON, LAST_SOLVE, PrecisionLostError
+from warmgp.training.precision import FROM_HERE_ON, LAST_SOLVE, PrecisionLostError, foresee
 from warmgp.training.problem import Problem
 from warmgp.training.settling import settled
 from warmgp.training.state import Callback, StepRecord, TrainingOptions, TrainingState
@@ -152,6 +152,7 @@ def _next(
     began = time.perf_counter()
     problem = problem.moved_to(state.theta)
     try:
+        foresee(problem, options, state)
         return problem, take_step(problem, options, state, generator)
     except (PrecisionLostError, *FAILURES) as error:
         if not problem.watched:
@@ -177,6 +178,8 @@ def _last(
     """Solves at the final θ, again in float64 where float32 was not enough."""
     began = time.perf_counter()
     try:
+        if options.last_epochs is None:  # else the last solve knows what rounding leaves
+            foresee(problem, options, state)
         return state, finish(problem, options, state, generator)
     except (PrecisionLostError, *FAILURES) as error:
         if not problem.watched:

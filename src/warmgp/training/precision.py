@@ -17,6 +17,7 @@ from torch import Tensor
 from warmgp.solvers import SolveResult
 from warmgp.solvers.progress import summarise
 from warmgp.training.problem import Problem
+from warmgp.training.rounding import rounding
 from warmgp.training.state import TrainingOptions, TrainingState
 
 ROWS = 256
@@ -61,6 +62,10 @@ def doubts(problem: Problem, targets: Tensor, result: SolveResult, tol: float) -
     return ""
 
 
+HOPELESS = 5.0
+"""How many times the tolerance rounding may leave of a residual, by estimate, before float32 is not tried at all."""
+
+
 class PrecisionLostError(ArithmeticError):
     """Says that a solve in float32 is not good enough, how far it got, and the epochs that it cost."""
 
@@ -73,6 +78,18 @@ class PrecisionLostError(ArithmeticError):
     def into(self, state: TrainingState, options: TrainingOptions) -> TrainingState:
         """Returns the state with these solutions and their probes, in float64."""
         return replace(state, solution=self.solution, draw=self.draw).in_float64(options)
+
+
+def foresee(problem: Problem, options: TrainingOptions, state: TrainingState) -> None:
+    """Raises :class:`PrecisionLostError` before a solve in float32 that rounding is known to keep from its tolerance:
+    a thousand epochs would be in vain."""
+    theta = problem.operator.theta
+    if not problem.watched or problem.operator.rows is not None:
+        return
+    left = rounding(theta, problem.operator.n) * float(theta.noise_scale)
+    if left > HOPELESS * options.watched_tol:
+        reason = f"float32 resolves a residual of about {left:.2g} at so much signal beside the noise"
+        raise PrecisionLostError(reason, state.solution, state.draw)
 
 
 def watch(problem: Problem, targets: Tensor, result: SolveResult, draw: Any, tol: float) -> None:
