@@ -80,6 +80,7 @@ def test_clean_data_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("columns", "settings"), [(2, {"ard": False}), (2, {"trend": "linear"}), (8, {}), (2, {"learn_noise": False})]
 )
+@pytest.mark.filterwarnings("ignore:the noise is at its floor")
 def test_settings(columns: int, settings: dict[str, Any]) -> None:
     """One length scale; a trend far beyond the spread; near rows that no tree finds; noise that is not learned."""
     X, _, bad, out = data()
