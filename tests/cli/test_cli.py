@@ -85,8 +85,8 @@ def test_chunks_are_the_same_functions(cli_folder: Path, tmp_path: Path, monkeyp
         "2",
     ]
     assert main([*arguments, "--out", str(tmp_path / "whole.csv")]) == 0
-    whole = warmgp.cli.commands.feature_chunks
-    monkeypatch.setattr(warmgp.cli.commands, "feature_chunks", lambda *a, **k: whole(*a, rows=9, **k))
+    whole = warmgp.cli.at_once.feature_chunks
+    monkeypatch.setattr(warmgp.cli.at_once, "feature_chunks", lambda *a, **k: whole(*a, rows=9, **k))
     assert main([*arguments, "--out", str(tmp_path / "parts.csv")]) == 0
     a, b = pd.read_csv(tmp_path / "whole.csv"), pd.read_csv(tmp_path / "parts.csv")
     assert len(a) == 80
@@ -253,8 +253,8 @@ def predict_and_die(*arguments: object) -> None:
         return whole(self, X, **options)
 
     GPRegressor.predict = predict  # type: ignore[method-assign]
-    chunks = warmgp.cli.commands.feature_chunks
-    warmgp.cli.commands.feature_chunks = lambda *a, **k: chunks(*a, rows=10, **k)  # type: ignore[assignment]
+    chunks = warmgp.cli.at_once.feature_chunks
+    warmgp.cli.at_once.feature_chunks = lambda *a, **k: chunks(*a, rows=10, **k)  # type: ignore[assignment]
     warmgp_command(*arguments)  # type: ignore[arg-type]
 
 

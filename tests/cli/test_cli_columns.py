@@ -67,9 +67,9 @@ def test_from_file_to_predictions_as_in_python(
     X = data.drop(columns=["id", "name", "y"])
     model = GPRegressor(columns=SAID, missing="mean", **API).fit(X, data["y"])
     mean, std = model.predict(later[X.columns], return_std=True)
-    whole = warmgp.cli.commands.feature_chunks
+    whole = warmgp.cli.at_once.feature_chunks
     for rows in (100_000, 7):
-        monkeypatch.setattr(warmgp.cli.commands, "feature_chunks", lambda *a, rows=rows, **k: whole(*a, rows=rows, **k))
+        monkeypatch.setattr(warmgp.cli.at_once, "feature_chunks", lambda *a, rows=rows, **k: whole(*a, rows=rows, **k))
         out = tmp_path / f"{rows}.csv"
         code, *_ = run(
             capsys, "predict", folder / "m.safetensors", folder / "later.csv", "--out", out, "--std", "--keep",
@@ -249,8 +249,8 @@ def test_predictions_name_a_bad_cell_by_its_row_in_the_file(
     for name, value in change.items():
         later.loc[16, name] = value
     later.to_csv(tmp_path / "d.csv", index=False)
-    whole = warmgp.cli.commands.feature_chunks
-    monkeypatch.setattr(warmgp.cli.commands, "feature_chunks", lambda *a, **k: whole(*a, rows=7, **k))
+    whole = warmgp.cli.at_once.feature_chunks
+    monkeypatch.setattr(warmgp.cli.at_once, "feature_chunks", lambda *a, **k: whole(*a, rows=7, **k))
     out = tmp_path / "p.csv"
     refused(capsys, ["predict", folder / "m.safetensors", tmp_path / "d.csv", "--out", out, "--quiet"], expected)
     assert not out.exists()

@@ -65,10 +65,10 @@ def test_a_grid_of_places_with_a_trend_is_predicted_to_the_pole(
     code, told, _ = run(capsys, "fit", source, "--target", "t", *asked, "--out", model, *FAST)
     assert code == 0 and "lat, lon: z" in told
     out = tmp_path / "map.csv"
-    code, *_ = run(
+    code, _, error = run(
         capsys, "predict", model, "--grid", "lon=-180:180:60,lat=-90:90:45,height=2", "--out", out, "--quiet"
     )
-    assert code == 0
+    assert code == 0, error
     made = pd.read_csv(out).assign(height=2.0)
     mean, std = GPRegressor.load(model, "cpu").predict(made[["lat", "height", "lon"]], return_std=True)
     np.testing.assert_array_equal(made["mean"], mean)
