@@ -154,7 +154,7 @@ def test_what_a_choice_evaluates() -> None:
     assert work_of_choice(300, is_map=True, on_gpu=False) == (1, 300, short + 4 * next_short)
     assert work_of_choice(1_200, is_map=False, on_gpu=False) == (1, 600, short + 4 * next_short)
     assert work_of_choice(10**6, is_map=False, on_gpu=False) == (1, 800, long + 3 * next_long)
-    assert work_of_choice(10**6, is_map=False, on_gpu=True) == (1, 5_000, long + 3 * next_long)
+    assert work_of_choice(10**6, is_map=False, on_gpu=True) == (1, 4_000, long + 3 * next_long)
     assert work_of_choice(10**6, is_map=True, on_gpu=False) == (1_200, 20, short + 3 * next_short)
 
 

@@ -289,7 +289,7 @@ def _restore(
     settings = settings_from_json(cls, content["settings"])
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
     terms = content.get("trend_terms")
-    more = TREND if terms is not None else {}
+    more = dict(TREND) if terms is not None else {}
     for some in (TARGETS, NOISE, ROBUST):
         more |= some if some.keys() & tensors.keys() else {}
     sizes = check_tensors(tensors, TENSORS | more)
