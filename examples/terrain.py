@@ -134,9 +134,7 @@ def score(model: GPRegressor, X: np.ndarray, y: np.ndarray, forward, back, *, lo
     print(f"RMSE          {np.sqrt(np.mean((back(mean) - y) ** 2)):.1f} m (heights have a std of {y.std():.1f} m)")
     print(f"LLH           {density.mean():.3f} nats a point, heights in metres")
     print(f"95% coverage  {', '.join(covered)}")
-    last = model.history_[-1]
-    residuals = f"residuals of the last step {last.residual_mean:.2g} and {last.residual_probes:.2g}"
-    print(f"converged     {'yes' if model.converged_ else 'no'} ({residuals}, tolerance {model.plan_.rule.tol:g})")
+    print(f"converged     {'yes' if model.converged_ else 'no'} (off by {model.solve_error_:.2g} of the noise)")
 
 
 def draw(path: Path, X: np.ndarray, y: np.ndarray, lon: np.ndarray, lat: np.ndarray, maps: dict) -> None:
