@@ -19,6 +19,7 @@ from warmgp import (
     Standard,
     StoppingRule,
 )
+from warmgp.planner import make_plan
 from warmgp.planning import decisions, planner
 from warmgp.planning.costs import H200, TYPICAL
 from warmgp.planning.gpu_pace import Pace
@@ -285,3 +286,12 @@ def test_the_start_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner.decisions, "choose_start_solver", lambda *_: (own, "Because."))
     plan = plan_for(request(20_000, memory=8))
     assert plan.start_solver == own and "Because." in plan.why
+
+
+@pytest.mark.parametrize(
+    ("n", "settings", "may"),
+    [(5_000, {}, True), (200_000, {}, False), (5_000, {"dtype": "float32"}, False),
+     (5_000, {"solver": "ap"}, False), (5_000, {"memory_budget": 10**8}, False)],
+)  # fmt: skip
+def test_a_factor_may_take_over_where_it_fits_and_is_cheap(n: int, settings: dict[str, Any], may: bool) -> None:
+    assert make_plan(n, 2, device="cpu", **{"memory_budget": 8 * 2**30, **settings}).factor_last is may

@@ -13,6 +13,7 @@ from warmgp import GPRegressor, Hyperparameters
 from warmgp.data.synthetic import gp_sample
 from warmgp.kernels import KERNELS, get_kernel
 from warmgp.operators.near_points import first_stretch, nearest_before
+from warmgp.training import last_solve
 from warmgp.training.limits import Limits
 from warmgp.training.near_likelihood import NearStart, Terms, climb, near_log_likelihood, near_start, near_terms
 
@@ -206,3 +207,23 @@ def test_near_points_can_be_asked_for_and_steps_follow(big: tuple[np.ndarray, np
     model = GPRegressor("matern32", init="near", n_steps=2, random_state=0, device="cpu").fit(X[:600], y[:600])
     assert model.plan_.init == "near" and model.n_steps_ == 2
     assert "Started by points given near ones" in str(model.report_)
+
+
+def test_a_smooth_map_without_noise_converges_by_a_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Iterations in float64 did not get there: mean 5 predictive std off, with a warning."""
+    made = []
+    whole = last_solve._solved_by_factor
+    monkeypatch.setattr(last_solve, "_solved_by_factor", lambda *a: made.append(1) or whole(*a))
+    X = np.random.default_rng(0).uniform(size=(2600, 2))
+    y = np.sin(6 * X[:, 0]) + X[:, 1]
+    model = GPRegressor(random_state=0, n_probes=4, n_features=500, device="cpu").fit(X, y)
+    assert model.plan_.factor_last and made and model.converged_
+    np.testing.assert_allclose(model.predict(X[:200]), y[:200], atol=1e-3)
+
+
+def test_with_a_time_limit_no_factor_takes_over() -> None:
+    """A factor cannot be ended when the time is over."""
+    model = GPRegressor(time_limit=60.0, device="cpu")
+    plan = model.plan(np.random.default_rng(0).uniform(size=(3000, 2)))
+    assert plan.factor_last and model._options(plan).factor_last
+    assert not model._options(plan, until=1e9).factor_last

@@ -93,7 +93,7 @@ def options_of(
         relative_steps=plan.relative_steps,
         settle=plan.settle,
         exact_posterior=plan.exact_posterior,
-        factor_last=plan.factor_last,
+        factor_last=plan.factor_last and until is None,  # a factor cannot be ended in time
         refine=True,
         until=until,
         first_epochs=plan.first_epochs,

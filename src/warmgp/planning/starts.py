@@ -112,7 +112,7 @@ def choose_factor_last(request: Request, solver: Solver) -> tuple[bool, str]:
     """Decides whether a factor of H may take the place of iterations in float64 in the last solve: where it fits and is
     no dearer than steps may be. Data with hardly any noise need it, and nobody knows before training whether they have
     any."""
-    own = is_auto(request.settings.solver) and is_auto(request.settings.dtype) and request.settings.time_limit is None
+    own = is_auto(request.settings.solver) and is_auto(request.settings.dtype)
     cheap = usual_rates(request).exact * request.n**3 <= FINAL_SECONDS[request.device.type == "cuda"]
     fits = H_fits(request.n, torch.float64, request.memory_budget)
     return own and cheap and fits and solver.name != "cholesky", ""
