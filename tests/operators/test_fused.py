@@ -29,6 +29,7 @@ if not has_triton():
 import triton
 import triton.language as tl
 
+from warmgp.operators.triton import split
 from warmgp.operators.triton.fused import FusedOperator
 from warmgp.operators.triton.points import ROUNDING, Points
 from warmgp.operators.triton.split import Tile, largest_bits, scales, splits_for
@@ -227,6 +228,23 @@ def test_cross_products_far_away_are_zero_not_nan() -> None:
     found = operator.cross_matmul(x_new.to(DEVICE), V.to(DEVICE)).cpu()
     close(found, expected.cross_matmul(x_new.double(), V.double()))
     assert bool((found[3:] == 0).all())
+
+
+def test_long_sums_make_up_for_their_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sum over many points that passes through large values and ends at small ones, as at low noise."""
+    monkeypatch.setattr(split, "splits_for", lambda *_: 1)
+    n = 6_000
+    x = torch.rand(n, 2, generator=torch.Generator().manual_seed(0), device="cpu").to(DEVICE)
+    operator = FusedOperator(x, get_kernel("matern12"), Hyperparameters(0.1, 1.0, [30.0] * 2))
+    V = torch.ones(n, 17, device=DEVICE)
+    V[n // 2 :] = -1.0  # half of the sum is 3,000, all of it nearly 0
+    rows = torch.arange(40, device=DEVICE)
+    truth = ChunkedOperator(x.double(), operator.kernel, operator.theta).rows_matmul(rows, V.double())
+    errors = []
+    for long in (10**9, 64):
+        monkeypatch.setattr(split, "LONG", long)
+        errors.append(float((operator.rows_matmul(rows, V).double() - truth).square().mean().sqrt()))
+    assert errors[1] < 0.3 * errors[0], f"rounding left {errors[1]:.1e}, and {errors[0]:.1e} without its compensation"
 
 
 def test_columns_of_very_different_size_keep_their_digits() -> None:

@@ -11,6 +11,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.operators import DenseOperator
 from warmgp.solvers.partitions import Partition, near_order
+from warmgp.solvers.progress import Progress
 from warmgp.solvers.rap import _best_combination, _Sweeps
 from warmgp.solvers.triangular import inverse_by_halves
 
@@ -184,3 +185,16 @@ def test_by_its_name_in_the_estimator() -> None:
     x = torch.rand(300, 3, generator=seeded()).numpy()
     model = GPRegressor(solver="rap", n_steps=5, random_state=0).fit(x, x.sum(1))
     assert model.converged_ and model.plan_.solver.name == "rap"
+
+
+def test_a_solve_that_rounding_stops_ends_after_its_second_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A residual that is carried along to the tolerance, and is not the true one: the second such check is the last."""
+    x = torch.rand(400, 2, generator=seeded())
+    H = DenseOperator(x, get_kernel("matern12"), Hyperparameters(1e-3, 1.0, [1.0] * 2))
+    b = torch.randn(400, 3, generator=seeded(1))
+    checks = []
+    refresh = Progress.refresh
+    monkeypatch.setattr(Progress, "refresh", lambda self: (checks.append(self.iteration_epochs), refresh(self)))
+    found = RecombinedProjections(100).solve(H, b, rule=StoppingRule(1e-7), generator=seeded())
+    assert found.stop_reason == "stagnated" and found.residual_checked
+    assert len(checks) == 2, "one to see that rounding rules, one to see that another attempt is no better"

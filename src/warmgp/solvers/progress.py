@@ -23,6 +23,19 @@ from warmgp.operators.base import KernelOperator
 from warmgp.solvers.result import SolveResult, StoppingRule
 
 
+@dataclass(frozen=True)
+class Patience:
+    """Says when rounding, not iterations, is held to limit the true residual: after ``strikes`` checks against H.
+
+    A check is a strike where the true residual is above ``gain`` times the best one before it, and the residual that
+    was carried along below ``drift`` times the true one.
+    """
+
+    strikes: int = 5
+    gain: float = 0.99
+    drift: float = math.inf
+
+
 @dataclass
 class Progress:
     """Keeps the books of one solve.
@@ -40,6 +53,7 @@ class Progress:
     scale: Tensor
     estimated: bool = False  # whether r lags behind v between checks, so that even a kept iterate's residual is a guess
     checked: bool = True  # whether r is the true residual of v
+    patience: Patience = Patience()
     iterations: int = 0
     iteration_epochs: float = 0.0
     overhead_epochs: float = 0.0
@@ -152,8 +166,8 @@ class Progress:
         """Says whether to stop before an iteration that costs ``next_epochs``; sets ``stop_reason``.
 
         A residual that says converged is checked against H first (``may_check=False`` puts that off). When the check
-        fails the solver goes on from the true residual; after five checks that were not 1% better than the best before
-        them it gives up, because then rounding, not iterations, is the limit.
+        fails the solver goes on from the true residual, as long as its ``patience`` lasts: then rounding, not
+        iterations, is the limit.
         """
         if not all(map(math.isfinite, norms)):
             self.stop_reason = "diverged"
@@ -162,6 +176,7 @@ class Progress:
             if self.checked:
                 self.stop_reason = "converged"
                 return True
+            carried = max(norms)
             self.refresh()
             norms = self.norms()
             if self.rule.met(norms):
@@ -170,10 +185,7 @@ class Progress:
             worst = max(norms)
             if not self.estimated or worst < self.best_worst:
                 self.keep(worst)  # the carried residual was wrong, and so is what was kept by it
-            if worst > 0.99 * self._best_check:
-                self._strikes += 1
-            self._best_check = min(worst, self._best_check)
-            if self._strikes >= 5:
+            if self.rounding_rules(carried):
                 self.stop_reason = "stagnated"
                 return True
         if not self.rule.allows(self.iteration_epochs + next_epochs):
@@ -184,6 +196,13 @@ class Progress:
             self.stop_reason = "time"
             return True
         return False
+
+    def rounding_rules(self, carried: float) -> bool:
+        """Says, after a check, whether the ``patience`` is at its end; ``carried`` is the residual before the check."""
+        worst = max(self.norms())
+        self._strikes += worst > self.patience.gain * self._best_check and carried < self.patience.drift * worst
+        self._best_check = min(worst, self._best_check)
+        return self._strikes >= self.patience.strikes
 
     def affordable(self, next_epochs: float, most: int) -> int:
         """Returns how many iterations of that cost the budget still allows, at least 1 and at most ``most``."""

@@ -18,7 +18,6 @@ that is much, of near points little, at any number of points.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,7 +30,7 @@ from warmgp.operators.base import KernelOperator, ranges
 from warmgp.solvers.base import Solver
 from warmgp.solvers.graphs import Recorded
 from warmgp.solvers.partitions import Partition
-from warmgp.solvers.progress import Progress, Stall
+from warmgp.solvers.progress import Patience, Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule
 from warmgp.solvers.triangular import solve_with_factor
 
@@ -42,9 +41,10 @@ REFRESH_EVERY = 10
 """Sweeps in float32 after which the residual is computed afresh: rounding moves the one that is carried along, by up
 to a fifth of it a sweep at little noise (500,000 points, σ = 0.0165)."""
 
-ROUNDED, LEAST_GAIN = 0.9, 0.7
-"""The solve ends as stagnated where the residual that was carried along is less than the first share of the true one,
-and that more than the second share of what it was ``REFRESH_EVERY`` sweeps ago: rounding is then all that is left."""
+PATIENCE = Patience(strikes=1, gain=0.7, drift=0.9)
+"""A sweep more than halves a residual that rounding leaves alone, and costs as much as a check: one check without gain
+says it all. Going on as long as other solvers do took half the time of a fit (Matérn-1/2, 500,000 points, σ = 0.0074:
+the true residual of the probes was 0.0050 after 6 sweeps and 0.0060 after 20)."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,11 @@ class RecombinedProjections(Solver):
         state: Any = None,
     ) -> SolveResult:
         progress = Progress.begin(operator, targets, start, rule)
+        progress.patience = PATIENCE
         generator = generator or torch.Generator().manual_seed(0)
         sweeps = _Sweeps(progress, self.directions)
         stall = Stall(self.stall_epochs)
-        done, last = 0, math.inf  # sweeps, and the residual when it was last computed afresh
+        done = 0  # sweeps
         while True:
             norms = progress.norms()
             if progress.exploded(norms) or stall.update(max(norms), progress.iteration_epochs):
@@ -102,13 +103,10 @@ class RecombinedProjections(Solver):
             if progress.stop_reason or progress.finished(norms, min(self.block_size, operator.n) / operator.n):
                 return progress.result()
             if done and done % REFRESH_EVERY == 0 and operator.dtype == torch.float32:
-                carried = max(norms)
                 progress.refresh()
-                true = max(progress.norms())
-                if carried < ROUNDED * true and true > LEAST_GAIN * last:
+                if progress.rounding_rules(max(norms)):
                     progress.stop_reason = "stagnated"
                     return progress.result()
-                last = true
             sweeps.sweep(Partition.draw(operator, self.block_size, generator), together=self.together)
             done += 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from warmgp.operators.triton.parts import halves, scale_of
+from warmgp.operators.triton.parts import add_to, halves, scale_of
 
 
 @triton.jit
@@ -64,9 +64,10 @@ def combine(
     rows = (tl.program_id(0) * BM + tl.arange(0, BM)).to(tl.int64)
     columns = tl.arange(0, W)
     inside = (rows < m)[:, None] & (columns < used)[None, :]
-    total = tl.zeros([BM, W], tl.float32)
+    total, lost = tl.zeros([BM, W], tl.float32), tl.zeros([BM, W], tl.float32)
     for split in range(splits):
-        total += tl.load(PARTS + (split * m + rows)[:, None] * width + columns[None, :], mask=inside, other=0.0)
+        part = tl.load(PARTS + (split * m + rows)[:, None] * width + columns[None, :], mask=inside, other=0.0)
+        total, lost = add_to(total, lost, part, True)
     total = total * (factor / scale_of(tl.load(BITS + first + columns, mask=columns < used, other=0)))[None, :]
     if NOISE:
         own = tl.load(INDEX + rows, mask=rows < m, other=0)

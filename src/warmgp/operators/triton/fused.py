@@ -26,7 +26,7 @@ from warmgp.operators.row_noise import RowNoise
 from warmgp.operators.triton import products as triton_products
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
-from warmgp.operators.triton.split import Job, Tile, groups64, multiply, splits_for
+from warmgp.operators.triton.split import LONG, Job, Tile, groups64, multiply, splits_for
 from warmgp.operators.triton.sums import gradient_sums
 
 
@@ -223,13 +223,15 @@ class FusedOperator(ChunkedOperator):
         """
         self._check(V)
         rows, columns, own = (None if t is None else t.contiguous() for t in (rows, columns, own))
-        mine, its = points or self._points, self._points
-        m, b = mine.n if rows is None else rows.numel(), V.shape[0]
+        mine = points or self._points
+        mine = mine if rows is None else mine.at(rows)
+        its = self._points if columns is None else self._points.at(columns)
+        m, b = mine.n, V.shape[0]
         self.entries_evaluated += m * b
         sign = 1.0 if subtract_from is None else -1.0
-        start = next((t for t in (columns, first) if t is not None), self._nought)
+        start = self._nought if first is None else first
         if self.dtype == torch.float64:
-            out = self._product64(V, mine, rows, columns is not None, start)
+            out = self._product64(V, mine, its, first)
             if own is not None:
                 out += self.noise.times(V[own], own)
             return out
@@ -242,42 +244,40 @@ class FusedOperator(ChunkedOperator):
                 mine.row_high, mine.row_low, its.column_high, its.column_low,
                 mine.lines, its.lines, mine.lines.shape[1], its.lines.shape[1],
                 group.high, group.low, group.single,
-                self._nought if rows is None else rows, start,
-                job.squares, job.out, *job.epilogue, m, its.n - 1, b, job.columns_per_split, group.width,
-                GATHER_ROWS=rows is not None, GATHER_COLUMNS=columns is not None,
-                PROFILE=self._form.profile, **mine.distances, **job.options,
+                start, job.squares, job.out, *job.epilogue, m, its.n - 1, b, job.columns_per_split, group.width,
+                SHIFTED=first is not None, PROFILE=self._form.profile, **mine.distances, **job.options,
             )  # fmt: skip
 
         out = multiply(
-            V, m, launch, lambda S: self.tile or good_tile(mine, S), factor=sign * self.signal_variance / 256.0,
-            noise=sign * self.noise_variance, own=own if alone else None, add_to=subtract_from, squares=squares,
-            block=columns is None and alone,
+            V, m, launch, lambda *sizes: self.tile or good_tile(mine, *sizes),
+            factor=sign * self.signal_variance / 256.0, noise=sign * self.noise_variance, own=own if alone else None,
+            add_to=subtract_from, squares=squares, block=columns is None and alone,
         )  # fmt: skip
         if own is not None and not alone:
             out += self.noise.times(V[own], own)
         return out
 
-    def _product64(self, V: Tensor, mine: Points, rows: Tensor | None, gather: bool, start: Tensor) -> Tensor:
-        """Returns K[rows, columns] V in float64."""
-        m, (b, c) = mine.n if rows is None else rows.numel(), V.shape
+    def _product64(self, V: Tensor, mine: Points, its: Points, first: Tensor | None) -> Tensor:
+        """Returns k(mine, its) V in float64, of all of ``its``, or of as many as V has rows from ``first`` on."""
+        m, (b, c) = mine.n, V.shape
         BM, BN = 64, 16
         row_tiles = triton.cdiv(m, BM)
         per_split = triton.cdiv(triton.cdiv(b, splits_for(row_tiles, triton.cdiv(b, BN))), BN) * BN
         splits = triton.cdiv(b, per_split)
         result = torch.empty(m, c, device=V.device, dtype=torch.float64)
-        for first, size, more in groups64(c):
-            group = V[:, first : first + size + more]
+        for begin, size, more in groups64(c):
+            group = V[:, begin : begin + size + more]
             padded = V.new_zeros(triton.cdiv(b, BN) * BN, size + more)
             padded[:b, : group.shape[1]] = group
             out = torch.empty(splits, m, size + more, device=V.device, dtype=torch.float64)
             run_kernel(
                 triton_products.product64, (row_tiles, splits),
-                mine.lines, self._points.lines, mine.lines.shape[1], self._points.lines.shape[1], padded,
-                self._nought if rows is None else rows, start, out, m, self.n - 1, b, per_split, size + more,
-                GATHER_ROWS=rows is not None, GATHER_COLUMNS=gather, PROFILE=self._form.profile64,
+                mine.lines, its.lines, mine.lines.shape[1], its.lines.shape[1], padded,
+                self._nought if first is None else first, out, m, its.n - 1, b, per_split, size + more,
+                SHIFTED=first is not None, PROFILE=self._form.profile64,
                 DIM=self.x.shape[1], S=size, MORE=more, BM=BM, BN=BN, num_warps=4,
             )  # fmt: skip
-            torch.sum(out[:, :, : group.shape[1]], 0, out=result[:, first : first + group.shape[1]])
+            torch.sum(out[:, :, : group.shape[1]], 0, out=result[:, begin : begin + group.shape[1]])
         return result.mul_(self.signal_variance)
 
     def _check(self, V: Tensor) -> None:
@@ -285,10 +285,17 @@ class FusedOperator(ChunkedOperator):
             raise ValueError(f"V must be {self.dtype} on {self.device} like the operator, got {V.dtype} on {V.device}")
 
 
-def good_tile(points: Points, S: int) -> Tile:
-    """Returns a tile, for S columns on the tensor core, that was measured to be good on an H200."""
+def good_tile(points: Points, S: int, b: int) -> Tile:
+    """Returns a tile, for S columns of V on the tensor core and b points in a sum, that is good on an H200.
+
+    Most were measured. That of long sums has room in its registers for what rounding takes from them.
+    """
+    if b >= LONG and points.row_high.shape[1] <= 64:
+        return Tile(64, 64, 4, 2)
+    if not points.has_products and points.differenced > 8:  # in registers: 4 rows a thread, for 16 columns
+        return Tile(128, 64, 4, 2)
     if not points.has_products:
-        return Tile(64, 128, 4, 3) if S <= 64 else Tile(64, 64, 4, 2)
+        return Tile(64, 128, 4, 3)
     if points.differenced and points.row_high.shape[1] <= 64:
         return Tile(64, 128, 4, 2)
     if points.row_high.shape[1] <= 64:

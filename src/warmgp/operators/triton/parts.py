@@ -2,7 +2,9 @@
 
 Numbers. The tensor core multiplies float16 (11 bits). A float32 number is split into two of them, hi + lo (22 bits),
 and a product takes three: hi·hi + hi·lo + lo·hi. The tensor core truncates when it adds, so it adds within one tile
-only; sums over tiles are ordinary float32.
+only. Sums over tiles are float32, and where there are many tiles each sum has a second number beside it, what rounding
+has taken from it: v is of the order 1/σ with either sign, so that a sum over a million points passes through values
+thousands of times as large as what it ends at.
 
 Distances. Inputs come scaled by ``FusedForm.alpha``/ℓ, as the kernel's functions want them. Squared distances are
 one product of augmented rows [−2z, |z|², 1]·[z, 1, |z|²], or differences, input by input, where close pairs must keep
@@ -35,6 +37,19 @@ def split_dot(a_high, a_low, b_high, b_low):
     part = tl.dot(a_low, b_high)
     part = tl.dot(a_high, b_low, part)
     return tl.dot(a_high, b_high, part)
+
+
+@triton.jit
+def add_to(total, lost, part, LONG: tl.constexpr):
+    """Returns the sum with ``part`` added, and what rounding has taken from it so far (Kahan); that stays as it was
+    where the sum is not ``LONG``."""
+    if LONG:
+        part = part - lost
+        added = total + part
+        lost = (added - total) - part
+    else:
+        added = total + part
+    return added, lost
 
 
 @triton.jit

@@ -56,6 +56,15 @@ class Points:
         columns[:n, :d], columns[:n, d : d + 2], columns[:n, d + 2], columns[:n, d + 3] = z, 1.0, coarse, rest
         return cls(n, differenced, lines, *_halves(rows), *_halves(columns))
 
+    def at(self, index: Tensor) -> Points:
+        """Returns the points at ``index``, (b,), one after the other in memory, where a kernel reads them fastest."""
+        b = index.numel()
+        index = torch.nn.functional.pad(index, (0, -b % PAD))
+        halves = [self.row_high, self.row_low, self.column_high, self.column_low]
+        if self.has_products:
+            halves = [half.index_select(0, index) for half in halves]
+        return Points(b, self.differenced, self.lines.index_select(1, index), *halves)
+
     @property
     def has_products(self) -> bool:
         return self.differenced < self.lines.shape[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from warmgp.operators.triton.parts import add_squares, halves, scale_of, split_dot
+from warmgp.operators.triton.parts import add_squares, add_to, halves, scale_of, split_dot
 
 
 @triton.jit
@@ -72,43 +72,39 @@ def store_result(
 
 @triton.jit
 def product(
-    AH, AL, BH, BL, XA, XB, a_stride, b_stride, VH, VL, VY, ROWS, COLUMNS,
+    AH, AL, BH, BL, XA, XB, a_stride, b_stride, VH, VL, VY, FIRST,
     SUMS, OUT, BITS, V, INDEX, c, first, used, factor, noise, m, last, n_columns, columns_per_split, width,
-    GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr,
-    PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr, S: tl.constexpr,
-    PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
+    SHIFTED: tl.constexpr, PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr,
+    S: tl.constexpr, PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr,
+    SQUARES: tl.constexpr, LONG: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Writes OUT[split, i, :] = 256 Σ_j k(a_i, b_j) [VY_j, V_j] over the split's columns, ``width`` numbers a row.
 
-    ``ROWS`` and ``COLUMNS`` are the indices of the points to use where they are gathered; else all rows, and the
-    columns from the one that ``COLUMNS`` points at, so that a graph can be replayed for another block. Columns beyond
-    ``last`` stand for it (their V is zero). With ``FINAL``, for a single split, OUT is the result itself, as
-    :func:`combine` would make it, or with ``ADD`` what it is added to.
+    Columns are the first ones, or, where ``SHIFTED``, those from the one that ``FIRST`` points at, so that a graph can
+    be replayed for another block; then columns beyond ``last`` stand for it (their V is zero). With ``FINAL``, for a
+    single split, OUT is the result itself, as :func:`combine` would make it, or with ``ADD`` what it is added to.
+    ``LONG`` says that there are many tiles of columns.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns_s, inputs = tl.arange(0, S if S > 0 else 16), tl.arange(0, D)
-    points = rows
-    if GATHER_ROWS:
-        points = tl.load(ROWS + rows, mask=rows < m, other=0)
     offset = 0
-    if not GATHER_COLUMNS:
-        offset = tl.load(COLUMNS)
+    if SHIFTED:
+        offset = tl.load(FIRST)
     if PRODUCTS:
-        a_high = tl.load(AH + points[:, None] * D + inputs[None, :])
-        a_low = tl.load(AL + points[:, None] * D + inputs[None, :])
+        a_high = tl.load(AH + rows[:, None] * D + inputs[None, :])
+        a_low = tl.load(AL + rows[:, None] * D + inputs[None, :])
     else:
         nought = tl.load(AH + tl.arange(0, BM)[:, None] * D + inputs[None, :])
         nought_columns = tl.load(BH + tl.arange(0, BN)[:, None] * D + inputs[None, :])
     total = tl.zeros([BM, S if S > 0 else 16], tl.float32)
     total_plain = tl.zeros([BM], tl.float32)
+    lost, lost_plain = tl.zeros_like(total), tl.zeros_like(total_plain)
     begin = tl.program_id(1) * columns_per_split
     end = tl.minimum(begin + columns_per_split, n_columns)
     for start in tl.range(begin, end, BN, num_stages=STAGES):
         local = start + tl.arange(0, BN)
-        if GATHER_COLUMNS:
-            columns = tl.load(COLUMNS + local, mask=local < n_columns, other=0)
-        else:
+        columns = local
+        if SHIFTED:
             columns = tl.minimum(offset + local, last)
         if PRODUCTS:
             b_high = tl.load(BH + columns[:, None] * D + inputs[None, :])
@@ -116,15 +112,16 @@ def product(
             square = split_dot(a_high, a_low, tl.trans(b_high), tl.trans(b_low))
         else:
             square = tl.dot(nought, tl.trans(nought_columns))  # zero, in the layout that the product wants k in
-        square = add_squares(square, points, columns, XA, XB, a_stride, b_stride, DIFFERENCED)
+        square = add_squares(square, rows, columns, XA, XB, a_stride, b_stride, DIFFERENCED)
         k = PROFILE(square)
         if S > 0:
             k_high, k_low = halves(k)
             v_high = tl.load(VH + local[:, None] * S + columns_s[None, :])
             v_low = tl.load(VL + local[:, None] * S + columns_s[None, :])
-            total += split_dot(k_high, k_low, v_high, v_low)
+            total, lost = add_to(total, lost, split_dot(k_high, k_low, v_high, v_low), LONG)
         if PLAIN:
-            total_plain += tl.sum(k * tl.load(VY + local)[None, :], 1)
+            here = tl.sum(k * tl.load(VY + local)[None, :], 1)
+            total_plain, lost_plain = add_to(total_plain, lost_plain, here, LONG)
     store_result(
         total, total_plain, rows, offset, n_columns, SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
         FINAL, ADD, NOISE, SQUARES, S, PLAIN,
@@ -133,8 +130,8 @@ def product(
 
 @triton.jit
 def product64(
-    XA, XB, a_stride, b_stride, V, ROWS, COLUMNS, OUT, m, last, n_columns, columns_per_split, width,
-    GATHER_ROWS: tl.constexpr, GATHER_COLUMNS: tl.constexpr, PROFILE: tl.constexpr, DIM: tl.constexpr,
+    XA, XB, a_stride, b_stride, V, FIRST, OUT, m, last, n_columns, columns_per_split, width,
+    SHIFTED: tl.constexpr, PROFILE: tl.constexpr, DIM: tl.constexpr,
     S: tl.constexpr, MORE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Writes OUT[split, i, :] = Σ_j k(a_i, b_j) V_j over the split's columns, all in float64.
@@ -146,22 +143,18 @@ def product64(
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns_s = tl.arange(0, S)
     columns_more = S + tl.arange(0, MORE if MORE > 0 else 16)
-    points = rows
-    if GATHER_ROWS:
-        points = tl.load(ROWS + rows, mask=rows < m, other=0)
     offset = 0
-    if not GATHER_COLUMNS:
-        offset = tl.load(COLUMNS)
+    if SHIFTED:
+        offset = tl.load(FIRST)
     total = tl.zeros([BM, S], tl.float64)
     total_more = tl.zeros([BM, MORE if MORE > 0 else 16], tl.float64)
     begin = tl.program_id(1) * columns_per_split
     for start in range(begin, tl.minimum(begin + columns_per_split, n_columns), BN):
         local = start + tl.arange(0, BN)
-        if GATHER_COLUMNS:
-            columns = tl.load(COLUMNS + local, mask=local < n_columns, other=0)
-        else:
+        columns = local
+        if SHIFTED:
             columns = tl.minimum(offset + local, last)
-        square = add_squares(tl.zeros([BM, BN], tl.float64), points, columns, XA, XB, a_stride, b_stride, DIM)
+        square = add_squares(tl.zeros([BM, BN], tl.float64), rows, columns, XA, XB, a_stride, b_stride, DIM)
         k = PROFILE(square)
         line = V + local.to(tl.int64) * width
         total = tl.dot(k, tl.load(line[:, None] + columns_s[None, :]), total, out_dtype=tl.float64)

@@ -20,6 +20,7 @@ PAD = 128  # rows of every operand are padded to a multiple of this: no tile is 
 GROUP = 64  # columns of a group on the tensor core, at most
 REGISTERS = 2**16  # those of a multiprocessor
 PROCESSORS = 132  # multiprocessors of an H200
+LONG = 2**16  # columns from which on a sum over them is compensated: it costs registers, and so a tenth of the time
 
 
 @dataclass(frozen=True)
@@ -140,12 +141,17 @@ class Job:
     noise: int  # 0: none; 1: own rows by index; 2: own rows are those of the block of columns
 
     @property
+    def long(self) -> bool:
+        """Whether the sum over the columns of a split is so long that its rounding has to be made up for."""
+        return self.columns_per_split >= LONG
+
+    @property
     def options(self) -> dict[str, int | bool]:
         """The constants that every product kernel takes."""
         tile, group = self.tile, self.group
         return {
             "S": group.size, "PLAIN": group.plain, "FINAL": self.final, "ADD": self.add, "NOISE": self.noise,
-            "SQUARES": self.count_squares,
+            "SQUARES": self.count_squares, "LONG": self.long,
             "BM": tile.rows, "BN": tile.columns, "STAGES": tile.stages, **tile.options,
         }  # fmt: skip
 
@@ -154,7 +160,7 @@ def multiply(
     V: Tensor,
     m: int,
     launch: Callable[[Job], None],
-    tile_of: Callable[[int], Tile],
+    tile_of: Callable[[int, int], Tile],
     *,
     factor: float,
     noise: float = 0.0,
@@ -174,7 +180,7 @@ def multiply(
     bits = largest_bits(V)
     out = torch.empty(m, c, device=V.device) if add_to is None else add_to
     for group in split(V, bits, triton.cdiv(b, PAD) * PAD):
-        tile = tile_of(group.size)
+        tile = tile_of(group.size, b)
         row_tiles = triton.cdiv(m, tile.rows)
         splits = splits_for(row_tiles, triton.cdiv(b, tile.columns), tile.programs) if add_to is None else 1
         per_split = triton.cdiv(triton.cdiv(b, splits), tile.columns) * tile.columns
