@@ -33,7 +33,7 @@ def test_the_combination_has_the_least_energy(k: int) -> None:
     """Against a dense least-energy problem for every column, solved apart."""
     H, r = spread(60)
     D = [torch.randn(60, 3, dtype=torch.float64, generator=seeded(10 + i)) for i in range(k)]
-    found = _best_combination(D, [H.matmul(d) for d in D], r)
+    found = _best_combination(H.part, D, [H.matmul(d) for d in D], r)
     for column in range(3):
         basis = torch.stack([d[:, column] for d in D], 1)  # (n, k)
         truth = torch.linalg.solve(basis.T @ H.H @ basis, basis.T @ r[:, column])
@@ -45,9 +45,9 @@ def test_dependent_and_zero_directions_do_no_harm() -> None:
     d = torch.randn(60, 3, dtype=torch.float64, generator=seeded(3))
     d[:, 1] = 0.0
     D = [d, 2.0 * d]
-    c = _best_combination(D, [H.matmul(part) for part in D], r)
+    c = _best_combination(H.part, D, [H.matmul(part) for part in D], r)
     step = c[0] * D[0] + c[1] * D[1]
-    alone = _best_combination(D[:1], [H.matmul(d)], r)[0] * d
+    alone = _best_combination(H.part, D[:1], [H.matmul(d)], r)[0] * d
     assert torch.isfinite(c).all() and torch.allclose(step, alone, rtol=1e-6, atol=1e-12)
 
 

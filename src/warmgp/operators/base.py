@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import torch
@@ -24,6 +25,7 @@ from warmgp.kernels import Kernel
 from warmgp.operators.distances import distances, distances_within
 from warmgp.operators.indices import Index, index_size, part_of, ranges, zero_own
 from warmgp.operators.origin import Origin
+from warmgp.operators.part import Part
 from warmgp.operators.row_noise import Noise, RowNoise, rows_at
 from warmgp.operators.scratch import Scratch
 from warmgp.operators.summing import add_product, sum_dtype
@@ -124,6 +126,11 @@ class KernelOperator(ABC):
     def entries_evaluated(self, entries: int) -> None:
         self._counter.entries = entries
 
+    @property
+    def part(self) -> Part:
+        """The rows that this process works on, through which a solver sees H."""
+        return Part(self)
+
     def at(self, theta: Hyperparameters) -> Self:
         """Returns the operator of the same kind and data at another θ; its count of evaluated entries goes on."""
         other = type(self)(self.x, self.kernel, theta, tile_entries=self.tile_entries, rows=self.rows)
@@ -200,6 +207,15 @@ class KernelOperator(ABC):
         """Subtracts H[:, index] W from R (n, c) in place, for W of (b, c) and b different numbers in ``index``."""
         R -= self.columns_matmul(index, W)
 
+    def part_matmul(self, rows: Index, columns: Index, V: Tensor) -> Tensor:
+        """Returns H[rows, columns] V, (p, c), for V of (q, c), of which rows or columns are a slice."""
+        p, q = index_size(rows), index_size(columns)
+        check_rows(V, q)
+        out = V.new_zeros(p, V.shape[1], dtype=sum_dtype(V))
+        for mine, its in self._tiles(p, q):
+            add_product(out[mine], self._kernel_tile(part_of(rows, mine), part_of(columns, its)), V[its])
+        return add_noise(out, self.noise, rows, columns, V).to(V.dtype)
+
     @abstractmethod
     def block(self, index: Index) -> Tensor:
         """Returns H[index, index] as a dense matrix of its own, (b, b)."""
@@ -268,7 +284,7 @@ class KernelOperator(ABC):
             add_product(out[rows], self.kernel.evaluate(r, work)[0].mul_(self.signal_variance), V[columns])
         return out.to(V.dtype)
 
-    def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
+    def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor, *, share: tuple[int, int] = (0, 1)) -> Tensor:
         """Returns ∂/∂θ Σ_c weights_c a_cᵀ H(θ) b_c, a float64 vector in the order of ``Hyperparameters.vector``.
 
         It takes one pass over the kernel. With G = A diag(weights) Bᵀ formed tile by tile,
@@ -281,6 +297,8 @@ class KernelOperator(ABC):
         ----------
         A, B : Tensor, (n, c)
         weights : Tensor, (c,)
+        share : (int, int)
+            Which part of the sums is made, and of how many parts: they add up to the gradient.
         """
         left = A * weights.to(A)
         if self.rows is None:
@@ -296,22 +314,26 @@ class KernelOperator(ABC):
             tile = self._scratch.tile("G", index_size(rows), index_size(columns))
             return torch.mm(left[rows], right[columns].T, out=tile)
 
-        return self.gradient_from_weights(G, trace)
+        return self.gradient_from_weights(G, trace, share=share)
 
-    def gradient_from_weights(self, weights: Callable[[slice, slice], Tensor], trace: float) -> Tensor:
+    def gradient_from_weights(
+        self, weights: Callable[[slice, slice], Tensor], trace: float, *, share: tuple[int, int] = (0, 1)
+    ) -> Tensor:
         """Returns ∂/∂θ Σ_ij G_ij H_ij(θ) for a symmetric G by tiles: ``weights(rows, columns)`` is G[rows, columns].
 
         ``trace`` is Σ_i G_ii/w_i, all that the noise needs. With W = G∘ω(r) the length scales need only
         Σ_ij W_ij (z_i − z_j)² = Σ_i z_i² (W1)_i + Σ_j z_j² (Wᵀ1)_j − 2 Σ_i z_i (Wz)_i, so a tile costs one product
         with [1, z], never an n × n × d array. That sum cancels for close pairs: where their weights are huge, or where
-        there are few inputs, differences are taken input by input instead.
+        there are few inputs, differences are taken input by input instead. ``share`` is as in
+        :meth:`quadratic_gradient`.
         """
+        first, parts = share
         d = self._z.shape[1]
         signal = torch.zeros((), dtype=torch.float64, device=self.device)
         lengths = torch.zeros(d, dtype=torch.float64, device=self.device)
         precise = torch.float64 if self._largest > 1e3 else self.dtype  # the sum over W cancels by a factor of |z|²
         z1 = torch.cat([self._z.new_ones(self.n, 1), self._z], 1).to(precise)  # (n, 1 + d)
-        for rows, columns in self._upper_tiles():
+        for rows, columns in islice(self._upper_tiles(), first, None, parts):
             k, W = self._evaluate(rows, columns)
             G = weights(rows, columns)
             times = 2.0 if columns.start > rows.start else 1.0  # for the tile across the diagonal, too
@@ -332,7 +354,7 @@ class KernelOperator(ABC):
         ell = self.theta.length_scales
         gradient_lengths = per_input / ell if ell.numel() == d else per_input.sum(0, keepdim=True) / ell
         gradient_signal = 2.0 * self.theta.signal_scale * signal.cpu()
-        gradient_noise = 2.0 * self.theta.noise_scale * trace
+        gradient_noise = 2.0 * self.theta.noise_scale * (trace if first == 0 else 0.0)
         return torch.cat([gradient_noise[None], gradient_signal[None], gradient_lengths])
 
     # -- evaluating kernels ----------------------------------------------------------------------------------------
@@ -388,6 +410,28 @@ class KernelOperator(ABC):
         """Whether distances are differences: also where a product's rounding in r² would rival the noise."""
         rounding = 4.0 * torch.finfo(self.dtype).eps * self._largest
         return self._exact_differences or rounding > 0.1 * self.noise.least / self.signal_variance
+
+
+def add_noise(out: Tensor, noise: Noise, rows: Index, columns: Index, V: Tensor) -> Tensor:
+    """Adds the noise of those rows that are columns, too, to a product K[rows, columns] V, (p, c), and returns it.
+
+    One of both is a slice; a tensor of indices has no number twice.
+    """
+    if isinstance(rows, slice) and isinstance(columns, slice):
+        low, high = max(rows.start, columns.start), min(rows.stop, columns.stop)
+        if low < high:
+            some = slice(low, high)
+            out[low - rows.start : high - rows.start] += noise.times(
+                V[low - columns.start : high - columns.start].to(out.dtype), some
+            )
+        return out
+    index, other = (rows, columns) if isinstance(columns, slice) else (columns, rows)
+    assert isinstance(index, Tensor) and isinstance(other, slice)
+    places = ((index >= other.start) & (index < other.stop)).nonzero()[:, 0]
+    own = index[places] - other.start
+    at, its = (places, own) if isinstance(columns, slice) else (own, places)
+    out.index_add_(0, at, noise.times(V[its].to(out.dtype), index[places]))
+    return out
 
 
 def check_rows(V: Tensor, count: int) -> None:

@@ -70,5 +70,8 @@ class DenseOperator(KernelOperator):
     def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
         return tall_product(self.H[index].T, W)  # H is symmetric, and its rows are contiguous
 
+    def part_matmul(self, rows: Index, columns: Index, V: Tensor) -> Tensor:
+        return tall_product(self.H[rows][:, columns], V)
+
     def block(self, index: Index) -> Tensor:
         return self.H[index][:, index].clone()

@@ -24,6 +24,7 @@ from warmgp.solvers.block_factors import BlockFactors
 from warmgp.solvers.graphs import Recorded
 from warmgp.solvers.progress import Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule
+from warmgp.solvers.survey import survey
 from warmgp.solvers.triangular import solve_with_factor
 
 
@@ -87,6 +88,7 @@ class AlternatingProjections(Solver):
         """Solves as :meth:`Solver.solve` says; ``state`` may also be the block size alone that another θ ended with."""
         progress = Progress.begin(operator, targets, start, rule)
         on_device = operator.device.type == "cuda" if self.on_device == "auto" else bool(self.on_device)
+        on_device = on_device and progress.part.alone
         iterate = self._iterate_on_device if on_device else self._iterate
         factors = self._factors(operator, state)
         while True:
@@ -132,7 +134,7 @@ class AlternatingProjections(Solver):
         blocks = list(ranges(n, b))
         stall = Stall(self.stall_epochs)
         while True:
-            worst_block, norms = _survey(progress.r, b)
+            worst_block, norms = survey(progress.part, progress.r, b)
             rows = blocks[worst_block]
             cost = (rows.stop - rows.start) / n
             if progress.exploded(norms) or stall.update(max(norms), progress.iteration_epochs):
@@ -144,11 +146,21 @@ class AlternatingProjections(Solver):
                 continue
             if progress.iteration_epochs >= until:
                 return
-            factor = state.get(operator, worst_block, rows)
-            step = solve_with_factor(factor, progress.r[rows].to(factor.dtype)).to(operator.dtype)
-            progress.v[rows] += step
-            progress.r -= operator.columns_matmul(rows, step)
+            self._project(progress, state, worst_block, rows)
             progress.count(cost)
+
+    def _project(self, progress: Progress, state: BlockFactors, number: int, rows: slice) -> None:
+        """Solves exactly on one block: the process that has its first row does, and keeps its factor."""
+        part, operator = progress.part, progress.operator
+        residual = part.take(progress.r, rows)  # (b, 1 + s)
+
+        def solved() -> Tensor:
+            factor = state.get(operator, number, rows)
+            return solve_with_factor(factor, residual.to(factor.dtype)).to(operator.dtype)
+
+        step = part.from_rank(part.owner(rows.start), solved, residual)
+        part.add(progress.v, rows, step)
+        part.subtract_columns(progress.r, rows, step)
 
     def _iterate_on_device(
         self, operator: KernelOperator, progress: Progress, state: BlockFactors, until: float
@@ -204,17 +216,3 @@ class AlternatingProjections(Solver):
             for _ in range(count):
                 run()
             progress.count(int(rows_done) / n, count)
-
-
-def _survey(r: Tensor, b: int) -> tuple[int, tuple[float, float]]:
-    """Returns the block with the largest sum of squares over all systems, and the residual's norms, in one transfer."""
-    n, c = r.shape
-    whole = n // b * b
-    squares = torch.linalg.vector_norm(r[:whole].view(-1, b, c), dim=1).square()  # (blocks, c)
-    if whole < n:
-        squares = torch.cat([squares, torch.linalg.vector_norm(r[whole:], dim=0).square()[None]])
-    systems = squares.sum(0).sqrt()
-    probes = systems[1:].mean() if c > 1 else torch.zeros_like(systems[0])
-    worst = squares.sum(1).argmax()
-    mean, others, index = torch.stack([systems[0], probes, worst.to(systems.dtype)]).tolist()
-    return int(index), (mean, others)

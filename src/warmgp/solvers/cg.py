@@ -283,7 +283,7 @@ class _Iteration:
     """
 
     def __init__(self, progress: Progress, preconditioner: Preconditioner) -> None:
-        self.operator = progress.operator
+        self.operator, self.part = progress.operator, progress.part
         self.v, self.r = progress.v, progress.r
         self.d = torch.empty_like(self.r)
         self.gamma = torch.empty_like(self.r[0])  # rᵀP⁻¹r, (1 + s,)
@@ -299,20 +299,20 @@ class _Iteration:
 
     def begin(self) -> None:
         """Begins a new sequence of directions at the present residual."""
-        p = self.preconditioner.apply(self.r)
+        p = self.preconditioner.apply_to(self.part, self.r)
         self.d.copy_(p)
-        self.gamma.copy_((self.r * p).sum(0))
+        self.gamma.copy_(self.part.sum((self.r * p).sum(0)))
 
     def step(self) -> None:
         """Takes one step."""
-        Hd = self.operator.matmul(self.d)
-        curvature = (self.d * Hd).sum(0)
+        Hd = self.part.matmul(self.d)
+        curvature = self.part.sum((self.d * Hd).sum(0))
         self.indefinite.logical_or_(curvature < 0)  # no step along such a d can be trusted
         alpha = _ratio(self.gamma, curvature)
         self.v.addcmul_(alpha, self.d)
         self.r.addcmul_(alpha, Hd, value=-1.0)
-        p = self.preconditioner.apply(self.r)
-        gamma_new = (self.r * p).sum(0)
+        p = self.preconditioner.apply_to(self.part, self.r)
+        gamma_new = self.part.sum((self.r * p).sum(0))
         torch.addcmul(p, _ratio(gamma_new, self.gamma), self.d, out=self.d)
         self.gamma.copy_(gamma_new)
 

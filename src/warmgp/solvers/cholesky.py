@@ -57,11 +57,12 @@ class Cholesky(Solver):
             progress.stop_reason = "converged"
             return progress.result(state, None if state is None else state.factor)
         state = state or CholeskyState(operator.origin, factorise(operator))
-        progress.v.copy_(solve_with_factor(state.factor, progress.b.double()))
+        part = progress.part
+        progress.v.copy_(part.own(solve_with_factor(state.factor, part.whole(progress.b).double())))
         progress.count(0.0)
         progress.refresh()
         if not rule.met(progress.norms()):  # rounding: the same factor takes most of what it left away
-            progress.v.add_(solve_with_factor(state.factor, progress.r.double()))
+            progress.v.add_(part.own(solve_with_factor(state.factor, part.whole(progress.r).double())))
             progress.refresh()
         progress.stop_reason = "converged" if rule.met(progress.norms()) else "stagnated"
         return progress.result(state, state.factor)

@@ -15,7 +15,8 @@ class Recorded:
     """Runs a function of no arguments that works on tensors in place: from its second call on, as a CUDA graph.
 
     The first call runs as usual, which compiles and initialises what it needs; the second records a graph, which it and
-    all later calls replay. On a CPU every call is a plain one. The function must not transfer anything to the host.
+    all later calls replay. On a CPU, and with other processes, every call is a plain one. The function must not
+    transfer anything to the host.
     Kernel entries that a replay evaluates are counted in the operator like those of a call.
     """
 
@@ -28,7 +29,7 @@ class Recorded:
 
     def __call__(self) -> None:
         self.calls += 1
-        if self.operator.device.type != "cuda" or self.calls == 1:
+        if self.calls == 1 or self.operator.device.type != "cuda" or not self.operator.part.alone:
             self.function()
             return
         if self._graph is None:

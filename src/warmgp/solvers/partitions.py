@@ -9,7 +9,7 @@ no order of the rows plays a part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, ranges
 from warmgp.solvers.block_factors import block_dtype
-from warmgp.solvers.triangular import factor_or_raise, inverse_by_halves
+from warmgp.solvers.triangular import factor_or_raise, inverse_by_halves, solve_with_factor
 
 ALIGNED = 32
 """The rows of a block are a multiple of this, unless there is one block: products are faster for it."""
@@ -55,6 +55,18 @@ class Partition:
         dtype = block_dtype(operator, self.index.shape[1])
         for rows in self.index:
             yield rows, factor_or_raise(operator.block_in_float64(rows), "a block of H").to(dtype)
+
+    def solver_of(self, operator: KernelOperator, rows: Tensor) -> Callable[[Tensor], Tensor]:
+        """Returns what solves exactly on one block, for a residual (b, c): by its factor, on a GPU by its inverse."""
+        dtype = block_dtype(operator, len(rows))
+        if operator.device.type == "cpu":
+            factor = factor_or_raise(operator.block_in_float64(rows), "a block of H").to(dtype)
+            return lambda residual: solve_with_factor(factor, residual.to(dtype)).to(residual.dtype)
+        inverses, wrong = inverse_by_halves(operator.blocks(rows[None]))
+        if bool(wrong.any()):
+            factor_or_raise(operator.blocks(rows[None])[0], "a block of H")
+        inverse = inverses[0].to(dtype)
+        return lambda residual: (inverse @ residual.to(dtype)).to(residual.dtype)
 
     def inverses(self, operator: KernelOperator, together: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yields the rows of some blocks, (k, b), and their inverses, (k, b, b), k = ``together`` at once: for a GPU,

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator
+from warmgp.operators.part import Part
 from warmgp.solvers.result import SolveResult, StoppingRule
 
 
@@ -46,6 +47,7 @@ class Progress:
     """
 
     operator: KernelOperator
+    part: Part  # the rows of this process, which b, v and r have
     rule: StoppingRule
     b: Tensor
     v: Tensor
@@ -80,13 +82,15 @@ class Progress:
         """
         _check(operator, targets, start)
         b, scale = normalise(targets)
-        progress = cls(operator, rule, b, torch.zeros_like(b), b.clone(), scale)
+        part = operator.part
+        b = part.own(b)
+        progress = cls(operator, part, rule, b, torch.zeros_like(b), b.clone(), scale)
         if start is not None:
-            progress.go_to(start.to(b) / scale)
+            progress.go_to(part.own(start.to(b) / scale))
             if rule.max_epochs is None:
-                worse = ~(torch.linalg.vector_norm(progress.r, dim=0) <= 1.0)  # or not a number
+                worse = ~(part.norms(progress.r) <= 1.0)  # or not a number
             else:
-                worse = ~((progress.v * (b + progress.r)).sum(0) >= 0)
+                worse = ~(part.sum((progress.v * (b + progress.r)).sum(0)) >= 0)
             progress.v.masked_fill_(worse, 0.0)
             progress.r.copy_(torch.where(worse, b, progress.r))
         progress._renewed = False
@@ -95,7 +99,7 @@ class Progress:
     # -- where it is -----------------------------------------------------------------------------------------------
     def norms(self) -> tuple[float, float]:
         """Returns (mean residual, average probe residual) of r."""
-        return summarise(torch.linalg.vector_norm(self.r, dim=0))
+        return summarise(self.part.norms(self.r))
 
     def live_in(self, v: Tensor, r: Tensor) -> None:
         """Moves v and r into other memory, where they are written in place from now on."""
@@ -108,7 +112,7 @@ class Progress:
 
     def refresh(self) -> None:
         """Writes the true residual of v into r, for one epoch."""
-        self.r.copy_(self.operator.residual(self.b, self.v))
+        self.r.copy_(self.part.residual(self.b, self.v))
         self.overhead_epochs += 1.0
         self.checked = self._renewed = True
 
@@ -192,7 +196,7 @@ class Progress:
             self.stop_reason = "budget"
             return True
         took, self._asked = time.perf_counter() - self._asked, time.perf_counter()
-        if self.iterations and not self.rule.in_time(took):
+        if self.iterations and self.rule.until is not None and not self.part.agreed(self.rule.in_time(took)):
             self.stop_reason = "time"
             return True
         return False
@@ -221,7 +225,7 @@ class Progress:
         """Closes the books: returns the solution in the units of the targets, and what it cost."""
         mean, probes = self.norms()
         return SolveResult(
-            solution=self.v * self.scale,
+            solution=self.part.whole(self.v * self.scale),
             residual_mean=mean,
             residual_probes=probes,
             residual_checked=self.checked,

@@ -18,6 +18,7 @@ that is much, of near points little, at any number of points.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from torch import Tensor
 
 from warmgp.checks import check_count, check_positive
 from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.part import Part
 from warmgp.solvers.base import Solver
 from warmgp.solvers.graphs import Recorded
 from warmgp.solvers.partitions import Partition
@@ -130,7 +132,9 @@ class _Sweeps:
         cost = b / operator.n
         count = progress.affordable(cost, len(partition.index))
         partition = Partition(partition.index[:count])
-        if operator.device.type == "cpu":
+        if not progress.part.alone:
+            self._in_turn(partition)
+        elif operator.device.type == "cpu":
             self._by_factors(partition)
         else:
             self._by_inverses(partition, together)
@@ -151,6 +155,18 @@ class _Sweeps:
                 self.recorded[len(index)] = _Projections(self.progress, index, inverses)
             self.recorded[len(index)](index, inverses)
 
+    def _in_turn(self, partition: Partition) -> None:
+        """Projects onto the blocks one after the other; each process factors every ``size``-th of them, at the same
+        time as the others theirs, and solves on it when its turn comes."""
+        part, operator = self.progress.part, self.progress.operator
+        for some in ranges(len(partition.index), part.size):
+            index = partition.index[some]
+            mine = partition.solver_of(operator, index[part.rank]) if part.rank < len(index) else None
+            for rank, rows in enumerate(index):
+                residual = part.take(self.progress.r, rows)  # (b, 1 + s)
+                step = part.from_rank(rank, partial(_solved, mine, residual), residual)
+                _project(self.progress, rows, step)
+
     def _memory(self) -> tuple[Tensor, Tensor]:
         """Returns two arrays for the next increment: new ones, or those of the oldest."""
         if len(self.directions) < self.most:
@@ -166,7 +182,7 @@ class _Sweeps:
         progress = self.progress
         d = torch.sub(progress.v, before, out=progress.v)  # v and r hold the increment for a while
         h = torch.sub(r_before, progress.r, out=progress.r)
-        c = _best_combination([*self.directions, d], [*self.products, h], r_before)  # (k, 1 + s)
+        c = _best_combination(progress.part, [*self.directions, d], [*self.products, h], r_before)  # (k, 1 + s)
         d.mul_(c[-1])
         h.mul_(c[-1])
         for weight, its_d, its_h in zip(c, self.directions, self.products, strict=False):
@@ -207,8 +223,13 @@ def _project_onto(progress: Progress, index: Tensor, inverses: Tensor) -> None:
 
 def _project(progress: Progress, rows: Tensor, step: Tensor) -> None:
     """Takes the step of a block, (b, 1 + s): adds it to v and takes its product off r."""
-    progress.v.index_add_(0, rows, step)
-    progress.operator.subtract_columns_at(progress.r, rows, step)
+    progress.part.add(progress.v, rows, step)
+    progress.part.subtract_columns(progress.r, rows, step)
+
+
+def _solved(solve: Callable[[Tensor], Tensor] | None, residual: Tensor) -> Tensor:
+    assert solve is not None  # it is this process's turn
+    return solve(residual)
 
 
 def _exchange(a: Tensor, b: Tensor) -> None:
@@ -219,7 +240,7 @@ def _exchange(a: Tensor, b: Tensor) -> None:
         b[rows] = kept
 
 
-def _best_combination(D: list[Tensor], HD: list[Tensor], r: Tensor) -> Tensor:
+def _best_combination(part: Part, D: list[Tensor], HD: list[Tensor], r: Tensor) -> Tensor:
     """Returns the weights c, (k, 1 + s), that minimise the energy of v + Σ c_i d_i, where r is the residual of v.
 
     For every column: Σ_j (d_iᵀ H d_j) c_j = d_iᵀ r. Increments that rounding has made dependent are left out by the
@@ -231,6 +252,7 @@ def _best_combination(D: list[Tensor], HD: list[Tensor], r: Tensor) -> Tensor:
         for i, d in enumerate(D):
             for j, h in enumerate((*HD, r)):
                 sums[i, j] += (d[some] * h[some]).sum(0, dtype=torch.float64)
+    sums = part.sum(sums)
     A, g = sums[:, :k].permute(2, 0, 1).cpu(), sums[:, k].T.cpu()  # (1 + s, k, k), (1 + s, k)
     A = (A + A.mT) / 2
     scale = A.diagonal(dim1=1, dim2=2).clamp_min(torch.finfo(torch.float64).tiny).rsqrt()

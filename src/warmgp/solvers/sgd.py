@@ -188,10 +188,11 @@ class _Descent:
     def step(self, rows: Tensor) -> None:
         """Takes one step on a batch of rows, (b,)."""
         progress = self.progress
-        g = self.operator.rows_matmul(rows, progress.v) - progress.b[rows]
-        self.momentum.mul_(self.share).index_add_(0, rows, self.scale * g)
+        part = progress.part
+        g = part.rows_matmul(rows, progress.v) - part.take(progress.b, rows)
+        part.add(self.momentum.mul_(self.share), rows, self.scale * g)
         progress.v.add_(self.momentum)
-        progress.r.index_copy_(0, rows, g.neg_())
+        part.put(progress.r, rows, g.neg_())
 
     def run(self, rate: float, whole_batch: Recorded) -> None:
         """Takes as many steps as go between two looks at the residual; ``whole_batch`` is one on ``batch``."""

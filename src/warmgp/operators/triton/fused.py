@@ -18,7 +18,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.base import check_rows
+from warmgp.operators.base import add_noise, check_rows
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.fusing import why_not_fused
 from warmgp.operators.indices import Index, index_size
@@ -105,6 +105,9 @@ class FusedOperator(ChunkedOperator):
             return self._product(V, rows=rows, first=torch.full((1,), columns.start, device=self.device))
         return self._product(V, rows=rows, columns=columns)
 
+    def part_matmul(self, rows: Index, columns: Index, V: Tensor) -> Tensor:
+        return add_noise(self.kernel_matmul(rows, columns, V), self.noise, rows, columns, V)
+
     def subtract_columns(self, R: Tensor, first: Tensor, W: Tensor, squares: Tensor | None = None) -> None:
         if self.dtype == torch.float64:
             super().subtract_columns(R, first, W, squares)
@@ -135,10 +138,10 @@ class FusedOperator(ChunkedOperator):
             differenced = z.shape[1]
         return self._product(V, points=Points.prepare(z, differenced))
 
-    def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
+    def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor, *, share: tuple[int, int] = (0, 1)) -> Tensor:
         if self.dtype == torch.float64:
-            return super().quadratic_gradient(A, B, weights)
-        sums = self._gradient_sums(A, B, weights).cpu()
+            return super().quadratic_gradient(A, B, weights, share=share)
+        sums = self._gradient_sums(A, B, weights, share).cpu()
         ell, d = self.theta.length_scales, self.x.shape[1]
         factor = self.signal_variance * self._form.weight_factor / self._form.alpha**2
         per_input = factor * sums[2:][self._order.argsort().cpu()]
@@ -146,12 +149,15 @@ class FusedOperator(ChunkedOperator):
         scales_of_sums = torch.stack([self.theta.noise_scale, self.theta.signal_scale])
         return torch.cat([2.0 * scales_of_sums * sums[:2], lengths])
 
-    def _gradient_sums(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
-        """Returns the sums that the gradient is made of, (2 + d,), inputs in the order of ``_order``, on the device."""
-        sums, entries = gradient_sums(self._points, self._form.profile_and_weight, A, B, weights)
+    def _gradient_sums(self, A: Tensor, B: Tensor, weights: Tensor, share: tuple[int, int]) -> Tensor:
+        """Returns a share of the sums that the gradient is made of, (2 + d,), inputs in the order of ``_order``, on the
+        device."""
+        sums, entries = gradient_sums(self._points, self._form.profile_and_weight, A, B, weights, share)
         self.entries_evaluated += entries
         if self.rows is not None:
             sums[0] = self.noise.quadratic_trace(A, B, weights)
+        if share[0] > 0:
+            sums[0] = 0.0
         return sums
 
     # -- operands --------------------------------------------------------------------------------------------------

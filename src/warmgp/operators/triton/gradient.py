@@ -13,16 +13,16 @@ from warmgp.operators.triton.parts import add_squares, halves, split_dot
 
 @triton.jit
 def gradient(
-    AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, OUT, n, n_tiles, splits,
+    AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, OUT, n, n_tiles, splits, first, parts,
     PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr,
     S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """Sums over the tiles on and above the diagonal: OUT[program] = [Σ G k, Σ G ω (z_i − z_j)² per input].
 
     G = L Rᵀ with columns split into halves, plus LY RYᵀ; (G + Gᵀ)/2 where that is not ``SYMMETRIC``. A tile off the
-    diagonal counts twice.
+    diagonal counts twice. Tiles of rows are those from ``first`` on, each ``parts``-th.
     """
-    row_tile = tl.program_id(0)
+    row_tile = first + tl.program_id(0) * parts
     rows = row_tile * BM + tl.arange(0, BM)
     inputs = tl.arange(0, D)
     out = OUT + (row_tile * splits + tl.program_id(1)) * (1 + DIM)
@@ -69,7 +69,8 @@ def gradient(
 
 @triton.jit
 def gradient_rows(
-    AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, SIGNAL, OUT, OUT_DIFFERENCED, n, columns_per_split,
+    AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, SIGNAL, OUT, OUT_DIFFERENCED,
+    n, columns_per_split, first, parts,
     PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, SLOTS: tl.constexpr, D: tl.constexpr,
     S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
@@ -79,9 +80,9 @@ def gradient_rows(
     G is as in :func:`gradient`, but G + Gᵀ where it is not ``SYMMETRIC``: the host halves the sums. By symmetry
     Σ_ij W_ij (z_i − z_j)² = 2 Σ_i (z_i² (W1)_i − z_i (Wz)_i), which the host adds up in float64. These are products
     instead of differences: for many inputs, where nothing cancels badly. The inputs that are differenced have
-    OUT_DIFFERENCED[split, i, input] = Σ_j G_ij ω_ij (z_i − z_j)² instead.
+    OUT_DIFFERENCED[split, i, input] = Σ_j G_ij ω_ij (z_i − z_j)² instead. Tiles of rows are as in :func:`gradient`.
     """
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    rows = (first + tl.program_id(0) * parts) * BM + tl.arange(0, BM)
     inputs = tl.arange(0, D)
     a_high = tl.load(AH + rows[:, None] * D + inputs[None, :])
     a_low = tl.load(AL + rows[:, None] * D + inputs[None, :])

@@ -14,13 +14,19 @@ from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import Points
 from warmgp.operators.triton.split import Columns, Tile, largest_bits, scales, split, splits_for
 
+TILE = 64
+"""Rows of a tile."""
 
-def gradient_sums(points: Points, profile: Any, A: Tensor, B: Tensor, weights: Tensor) -> tuple[Tensor, int]:
+
+def gradient_sums(
+    points: Points, profile: Any, A: Tensor, B: Tensor, weights: Tensor, share: tuple[int, int] = (0, 1)
+) -> tuple[Tensor, int]:
     """Returns [Σ_i G_ii, Σ_ij G k, Σ_ij G ω (z_i − z_j)² per input] for G = A diag(weights) Bᵀ, in float64 on the
     device, and how many kernel entries were evaluated.
 
     A and B are (n, c). ``profile`` is the kernel's ``FusedForm.profile_and_weight``; ω lacks its ``weight_factor`` and
-    z is scaled by its ``alpha``. Inputs are in the order of ``points``.
+    z is scaled by its ``alpha``. Inputs are in the order of ``points``. Of the tiles of rows those are summed whose
+    number leaves ``share[0]`` when divided by ``share[1]``.
     """
     symmetric = A is B
     A, B, weights = A.contiguous(), B.contiguous(), weights.to(device=A.device, dtype=torch.float64)
@@ -34,32 +40,38 @@ def gradient_sums(points: Points, profile: Any, A: Tensor, B: Tensor, weights: T
     right = split(B, bits_b, padded)
     by_products = points.has_products and d > 8
     sums_of = _sums_by_products if by_products else _sums_by_differences
-    parts = [sums_of(points, profile, a, b, symmetric) for a, b in zip(left, right, strict=True)]
+    if share[0] >= triton.cdiv(points.n, TILE):  # fewer tiles of rows than shares
+        return trace.new_zeros(2 + d).index_copy_(0, trace.new_zeros(1, dtype=torch.int64), trace[None]), 0
+    parts = [sums_of(points, profile, a, b, symmetric, share) for a, b in zip(left, right, strict=True)]
     entries = points.n**2 if by_products else points.n * (points.n + 1) // 2
-    return torch.cat([trace[None], torch.stack(parts).sum(0) * largest]), len(parts) * entries
+    return torch.cat([trace[None], torch.stack(parts).sum(0) * largest]), len(parts) * entries // share[1]
 
 
-def _sums_by_differences(points: Points, profile: Any, left: Columns, right: Columns, symmetric: bool) -> Tensor:
+def _sums_by_differences(
+    points: Points, profile: Any, left: Columns, right: Columns, symmetric: bool, share: tuple[int, int]
+) -> Tensor:
     """Returns [Σ G k, Σ G ω (z_i − z_j)² per input] of one group of columns in float64, from half of the tiles."""
-    n, d, BM = points.n, points.lines.shape[0], 64
+    n, d, BM = points.n, points.lines.shape[0], TILE
     n_tiles = triton.cdiv(n, BM)
     splits = splits_for(triton.cdiv(n_tiles, 2), n_tiles)
     out = torch.zeros(n_tiles, splits, 1 + d, device=points.lines.device)
     run_kernel(
-        triton_gradient.gradient, (n_tiles, splits),
+        triton_gradient.gradient, (_tiles_of(n_tiles, share), splits),
         points.row_high, points.row_low, points.column_high, points.column_low,
         points.lines, points.lines.shape[1],
         left.high, left.low, left.single, right.high, right.low, right.single,
-        out, n, n_tiles, splits,
+        out, n, n_tiles, splits, *share,
         PROFILE=profile, **points.distances, DIM=d,
         S=left.size, PLAIN=left.plain, SYMMETRIC=symmetric, BM=BM, num_warps=4,
     )  # fmt: skip
     return out.sum((0, 1), dtype=torch.float64)
 
 
-def _sums_by_products(points: Points, profile: Any, left: Columns, right: Columns, symmetric: bool) -> Tensor:
+def _sums_by_products(
+    points: Points, profile: Any, left: Columns, right: Columns, symmetric: bool, share: tuple[int, int]
+) -> Tensor:
     """Returns these sums from all tiles: Σ_j G ω [z_j, 1] on the tensor core, but for inputs that are differenced."""
-    n, device, tile = points.n, points.lines.device, Tile(64, 64, 4, 2)
+    n, device, tile = points.n, points.lines.device, Tile(TILE, 64, 4, 2)
     d, differenced = points.lines.shape[0] - points.differenced, points.differenced
     slots = triton.next_power_of_2(max(1, differenced))
     D = points.row_high.shape[1]
@@ -67,15 +79,15 @@ def _sums_by_products(points: Points, profile: Any, left: Columns, right: Column
     splits = splits_for(row_tiles, triton.cdiv(n, tile.columns))
     per_split = triton.cdiv(triton.cdiv(n, splits), tile.columns) * tile.columns
     splits = triton.cdiv(n, per_split)
-    signal = torch.empty(splits, n, device=device)
-    out = torch.empty(splits, n, D, device=device)
-    by_difference = torch.empty(splits, n, slots, device=device)
+    signal = torch.zeros(splits, n, device=device)
+    out = torch.zeros(splits, n, D, device=device)
+    by_difference = torch.zeros(splits, n, slots, device=device)
     run_kernel(
-        triton_gradient.gradient_rows, (row_tiles, splits),
+        triton_gradient.gradient_rows, (_tiles_of(row_tiles, share), splits),
         points.row_high, points.row_low, points.column_high, points.column_low,
         points.lines, points.lines.shape[1],
         left.high, left.low, left.single, right.high, right.low, right.single, signal, out, by_difference,
-        n, per_split,
+        n, per_split, *share,
         PROFILE=profile, **points.distances, SLOTS=slots, S=left.size, PLAIN=left.plain,
         SYMMETRIC=symmetric,
         BM=tile.rows, BN=tile.columns, STAGES=tile.stages, num_warps=tile.warps,
@@ -86,3 +98,9 @@ def _sums_by_products(points: Points, profile: Any, left: Columns, right: Column
     first = by_difference.sum((0, 1), dtype=torch.float64)[:differenced]
     sums = torch.cat([signal.sum(dtype=torch.float64)[None], first, lengths])
     return sums if symmetric else 0.5 * sums
+
+
+def _tiles_of(tiles: int, share: tuple[int, int]) -> int:
+    """Returns how many of the tiles of rows are of a share."""
+    first, parts = share
+    return triton.cdiv(tiles - first, parts)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator
+from warmgp.operators.part import Part
 from warmgp.schema import SchemaError
 from warmgp.solvers.base import Packed
 
@@ -48,6 +49,10 @@ class Preconditioner(ABC):
         On a GPU the call is recorded and replayed, unless the way it was made is ``fast``: it works on memory that
         stays where it is, and transfers nothing to the host.
         """
+
+    def apply_to(self, part: Part, R: Tensor) -> Tensor:
+        """Returns the own rows of P⁻¹R, for the own rows of R. Override it where that needs no whole array."""
+        return self.apply(R) if part.alone else part.own(self.apply(part.whole(R)))
 
     def at(self, operator: KernelOperator) -> Preconditioner | None:
         """Returns the preconditioner for the operator's θ, made from what of this one is still good there.

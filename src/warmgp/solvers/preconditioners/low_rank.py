@@ -24,6 +24,7 @@ from torch import Tensor
 from warmgp.checks import check_count
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.origin import Origin
+from warmgp.operators.part import Part
 from warmgp.schema import TensorRule, check_tensors, expect, list_of, record, whole
 from warmgp.solvers.base import Packed
 from warmgp.solvers.graphs import Recorded
@@ -178,11 +179,20 @@ class PivotedCholesky(Preconditioner):
         return self if mine.equals(its) else PivotedCholesky(self.unit_factor, operator, self.pivots)
 
     def apply(self, R: Tensor) -> Tensor:
-        its = R.to(self._W.dtype)
-        if self._scales is not None:
-            its = its / self._scales
-            return torch.addmm(its, self._W.T, self._W @ its, alpha=-1.0).div_(self._scales).to(R.dtype)
-        return torch.addmm(its, self._W.T, self._W @ its, alpha=-1.0).div_(self.noise_variance).to(R.dtype)
+        return self._applied(R, self._W, self._scales)
+
+    def apply_to(self, part: Part, R: Tensor) -> Tensor:
+        scales = None if self._scales is None else self._scales[part.here]
+        return self._applied(R, self._W[:, part.here], scales, part)
+
+    def _applied(self, R: Tensor, W: Tensor, scales: Tensor | None, part: Part | None = None) -> Tensor:
+        """Returns P⁻¹R for the rows of R, whose columns of W and whose √d are given; W R is of all rows."""
+        its = R.to(W.dtype)
+        if scales is not None:
+            its = its / scales
+        coarse = W @ its if part is None else part.sum(W @ its)  # (k, c)
+        left = torch.addmm(its, W.T, coarse, alpha=-1.0)
+        return left.div_(self.noise_variance if scales is None else scales).to(R.dtype)
 
 
 def _precision(dtype: torch.dtype, largest: float, noise_variance: float) -> torch.dtype:

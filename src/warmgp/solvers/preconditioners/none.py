@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator
+from warmgp.operators.part import Part
 from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning
 
 
@@ -24,6 +25,9 @@ class Identity(Preconditioner):
     """Applies P⁻¹ = I."""
 
     made_by = Unpreconditioned()
+
+    def apply_to(self, part: Part, R: Tensor) -> Tensor:
+        return R
 
     def apply(self, R: Tensor) -> Tensor:
         return R

@@ -1,0 +1,183 @@
+"""The processes that train one model together, and all that goes between them: collectives of torch.distributed.
+
+A team is what ``torchrun`` starts, or what a script has initialised itself. Every process runs the same program on the
+same data; sums over rows, the rows of a block and rank 0's decisions go through here and through nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Made = TypeVar("Made")
+
+PATIENCE = timedelta(hours=2)
+"""How long a process waits for the others: rank 0 alone chooses a kernel and makes the start, which takes minutes. One
+that has died is noticed at once, by the connection that it closes and by ``torchrun``."""
+
+
+class TeamError(RuntimeError):
+    """Says that the processes of a fit cannot go on together."""
+
+
+class _Failed(Generic[Made]):
+    """Carries an error of rank 0 to the others."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class Team:
+    """Holds the rank of this process and the number of all, and speaks to the others.
+
+    ``sent`` counts the bytes of what this process has handed to collectives, by their names: what a network has to
+    move grows with it.
+    """
+
+    def __init__(self) -> None:
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self._by_host = dist.get_backend() != "nccl"  # gloo moves memory of the host
+        self.sent: dict[str, int] = {}
+
+    @property
+    def first(self) -> bool:
+        """Whether this process decides, prints and writes for all."""
+        return self.rank == 0
+
+    def rows(self, n: int, rank: int | None = None) -> slice:
+        """Returns the rows of n that a process has, this one by default: as many as the others, or one fewer."""
+        rank = self.rank if rank is None else rank
+        return slice(rank * n // self.size, (rank + 1) * n // self.size)
+
+    def owner(self, row: int, n: int) -> int:
+        """Returns the rank that has a row of n."""
+        return next(rank for rank in range(self.size) if row < self.rows(n, rank).stop)
+
+    # -- tensors -----------------------------------------------------------------------------------------------------
+    def sum(self, values: Tensor) -> Tensor:
+        """Returns the sum of what the processes have, to the same bits on all of them."""
+        return self._reduced("sum", values, dist.ReduceOp.SUM)
+
+    def gather(self, own: Tensor, n: int) -> Tensor:
+        """Returns the n rows of an array, of which each process has its own."""
+        if self.size == 1:
+            return own
+        sizes = [self.rows(n, rank) for rank in range(self.size)]
+        most = max(some.stop - some.start for some in sizes)
+        mine = self._counted("gather", own)
+        padded = mine.new_zeros(most, *mine.shape[1:])
+        padded[: len(mine)] = mine
+        parts = [torch.empty_like(padded) for _ in sizes]
+        with _explained():
+            dist.all_gather(parts, padded)
+        whole = torch.cat([part[: some.stop - some.start] for part, some in zip(parts, sizes, strict=True)])
+        return whole.to(own.device)
+
+    def every(self, values: Tensor) -> Tensor:
+        """Returns what each process has, (size, …), for values of one shape."""
+        if self.size == 1:
+            return values[None]
+        mine = self._counted("every", values)
+        parts = [torch.empty_like(mine) for _ in range(self.size)]
+        with _explained():
+            dist.all_gather(parts, mine)
+        return torch.stack(parts).to(values.device)
+
+    def from_rank(self, rank: int, make: Callable[[], Tensor], like: Tensor) -> Tensor:
+        """Returns what one process makes, in the shape and dtype of ``like``."""
+        made = make().to(like.dtype).contiguous() if self.rank == rank else torch.empty_like(like)
+        if self.size == 1:
+            return made
+        moved = self._counted("from_rank", made)
+        with _explained():
+            dist.broadcast(moved, rank)
+        return moved.to(like.device)
+
+    def _reduced(self, name: str, values: Tensor, operation: Any) -> Tensor:
+        if self.size == 1:
+            return values
+        moved = self._counted(name, values)
+        moved = moved.clone() if moved.data_ptr() == values.data_ptr() else moved
+        with _explained():
+            dist.all_reduce(moved, operation)
+        return moved.to(values.device)
+
+    def _counted(self, name: str, values: Tensor) -> Tensor:
+        """Returns values as the backend takes them, and counts their bytes."""
+        self.sent[name] = self.sent.get(name, 0) + values.numel() * values.element_size()
+        return (values.cpu() if self._by_host else values).contiguous()
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+    def from_first(self, make: Callable[[], Made]) -> Made:
+        """Returns what rank 0 makes; an error of it is raised on every rank."""
+        if self.size == 1:
+            return make()
+        box: list[Any] = [None]
+        if self.first:
+            try:
+                box[0] = make()
+            except Exception as error:
+                box[0] = _Failed(error)
+        with _explained():
+            dist.broadcast_object_list(box, 0)
+        if isinstance(box[0], _Failed):
+            raise box[0].error
+        return box[0]
+
+    def check_same(self, told: Sequence[tuple[str, str]]) -> None:
+        """Raises on every rank, by name, where one of them has another version, other data or other settings.
+
+        ``told`` has pairs of what is compared and its mark.
+        """
+        if self.size == 1:
+            return
+        all_told: list[Any] = [None] * self.size
+        with _explained():
+            dist.all_gather_object(all_told, list(told))
+        for rank, its in enumerate(all_told):
+            differing = [name for (name, mark), (_, other) in zip(all_told[0], its, strict=False) if mark != other]
+            if len(its) != len(all_told[0]) or differing:
+                what = f"other {' and '.join(differing)}" if differing else "another fit"
+                raise TeamError(
+                    f"rank {rank} of {self.size} has {what} "
+                    "than rank 0: every process has to run the same program on the same data, with the same version"
+                )
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turns the errors of a collective into one that says what to do."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise TeamError(
+            "a process that trained with this one has ended or does not answer, so that this fit cannot go on "
+            f"({str(error).splitlines()[0]}). Look at the first error of the job; with checkpoint= (--checkpoint) the "
+            "same command goes on from the last checkpoint, on any number of processes"
+        ) from error
+
+
+def current_team() -> Team | None:
+    """Returns the team that this process belongs to; None where it is alone.
+
+    Under ``torchrun`` the processes find each other here, at the first call: by NCCL where each has a GPU of its own,
+    else by gloo.
+    """
+    if not dist.is_available():
+        return None
+    if not dist.is_initialized():
+        if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
+            return None
+        local, here = int(os.environ["LOCAL_RANK"]), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        gpus = torch.cuda.device_count()
+        if gpus:
+            torch.cuda.set_device(local % gpus)
+        dist.init_process_group("nccl" if gpus >= here else "gloo", timeout=PATIENCE)
+    return Team()

@@ -1,0 +1,138 @@
+"""What the processes of the tests do; ``python workers.py FUNCTION FOLDER WORLD RANK`` is one of them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from warmgp.gradient import Pathwise, Standard
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import get_kernel
+from warmgp.operators import make_operator
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.row_noise import RowNoise
+from warmgp.operators.sharded import ShardedOperator
+from warmgp.processes import Team
+from warmgp.solvers import (
+    AlternatingProjections,
+    Cholesky,
+    ConjugateGradients,
+    RecombinedProjections,
+    Solver,
+    StochasticGradientDescent,
+    StoppingRule,
+)
+
+N = 211  # no multiple of the number of processes, nor of a block
+
+SOLVERS: dict[str, Solver] = {
+    "cholesky": Cholesky(),
+    "cg": ConjugateGradients(preconditioner_rank=20),
+    "cg0": ConjugateGradients(preconditioner_rank=0),
+    "factor": ConjugateGradients(factor_after=2),
+    "neighbours": ConjugateGradients(preconditioner_rank=10, neighbours=5),
+    "ap": AlternatingProjections(block_size=30),
+    "ap large": AlternatingProjections(block_size=120),  # a block is on several processes
+    "sgd": StochasticGradientDescent(batch_size=40, learning_rate=0.1),
+    "rap": RecombinedProjections(block_size=64),
+}
+
+
+def operator_of(
+    kind: str, kernel: str, dtype: torch.dtype, n: int = N, *, weighted: bool = False, noise: float = 0.7
+) -> tuple[KernelOperator, Tensor]:
+    """Returns H of random points and targets, (n, 4)."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(n, 3, generator=generator, dtype=torch.float64)
+    targets = torch.randn(n, 4, generator=generator, dtype=torch.float64)
+    rows = None
+    if weighted:
+        shares = 0.5 + torch.rand(n, generator=generator, dtype=torch.float64)
+        rows = RowNoise(shares, 0.1 * shares.flip(0))
+    theta = Hyperparameters(noise, 1.2, [0.4, 0.7, 1.5])
+    operator = make_operator(kind, x.to(dtype), get_kernel(kernel), theta, tile_entries=40**2, rows=rows)
+    return operator, targets.to(dtype)
+
+
+def team_operator(team: Team | None, *arguments: Any, **options: Any) -> tuple[KernelOperator, Tensor]:
+    """Returns the same, divided among a team if there is one."""
+    operator, targets = operator_of(*arguments, **options)
+    return (operator if team is None else ShardedOperator(operator, team)), targets
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+def solutions(team: Team | None) -> dict[str, Tensor]:
+    """Returns solutions after a fixed number of iterations, and gradients, of everything that is compared."""
+    found = {}
+    for kernel in ("rbf", "matern12", "matern32", "matern52"):
+        for kind in ("dense", "chunked") if kernel == "matern32" else ("chunked",):
+            for dtype in (torch.float32, torch.float64):
+                operator, b = team_operator(team, kind, kernel, dtype)
+                weighted, _ = team_operator(team, kind, kernel, dtype, weighted=True)
+                name = f"{kernel} {kind} {dtype}"
+                found |= products(operator, b, name)
+                for solver in SOLVERS if kernel == "matern32" else ("cg", "rap"):
+                    found[f"{solver} {name}"] = solved(solver, operator, b)
+                    if kernel == "matern32":
+                        found[f"{solver} {name} weighted and warm"] = solved(solver, weighted, b, 0.3 * b)
+    return found
+
+
+def products(operator: KernelOperator, b: Tensor, name: str) -> dict[str, Tensor]:
+    """Returns products with H of all rows, and gradients by both estimators."""
+    found = {f"matmul {name}": operator.matmul(b), f"rows {name}": operator.rows_matmul(slice(3, 203), b)}
+    new = torch.rand(300, 3, generator=torch.Generator().manual_seed(7), dtype=torch.float64).to(b.dtype)
+    found[f"cross {name}"] = operator.cross_matmul(new, b)
+    for gradient in (Pathwise(3, n_features=50), Standard(3)):
+        draw = gradient.draw(operator, torch.Generator().manual_seed(3))
+        targets = gradient.targets(operator, b[:, 0], draw)
+        result = Cholesky().solve(operator, targets, rule=StoppingRule(1e-6))
+        found[f"{gradient.name} gradient {name}"] = gradient.gradient(operator, result, targets)
+    return found
+
+
+def solved(solver: str, operator: KernelOperator, b: Tensor, start: Tensor | None = None) -> Tensor:
+    rule = StoppingRule(1e-14, 3.0)
+    return SOLVERS[solver].solve(operator, b, start, rule=rule, generator=torch.Generator().manual_seed(5)).solution
+
+
+def traffic(team: Team, sizes: tuple[int, ...]) -> dict[str, list[dict[str, int]]]:
+    """Returns the bytes that 8 more iterations of a solver handed to collectives, by solver, for each number of rows."""
+    found: dict[str, list[dict[str, int]]] = {}
+    for name in ("ap", "sgd", "cg"):
+        for n in sizes:
+            operator, b = team_operator(team, "chunked", "matern32", torch.float32, n)
+            per_iteration = {"ap": 30 / n, "sgd": 40 / n, "cg": 1.0}[name]
+            counts = []
+            for iterations in (4, 12):
+                team.sent.clear()
+                rule = StoppingRule(1e-14, iterations * per_iteration * 1.0001)
+                SOLVERS[name].solve(operator, b, rule=rule, generator=torch.Generator().manual_seed(5))
+                counts.append(dict(team.sent))
+            found.setdefault(name, []).append({key: counts[1][key] - counts[0].get(key, 0) for key in counts[1]})
+    return found
+
+
+JOBS: dict[str, Callable[..., Any]] = {"solutions": solutions, "traffic": traffic}
+
+
+def main() -> None:
+    function, folder, world, rank = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    torch.set_num_threads(1)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=world)
+    result = JOBS[function](Team(), *pickle.loads((folder / "arguments").read_bytes()))
+    (folder / f"result-{rank}").write_bytes(pickle.dumps(result))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
