@@ -123,8 +123,8 @@ class Team:
         if self.first:
             try:
                 box[0] = make()
-            except Exception as error:
-                box[0] = _Failed(error)
+            except (Exception, KeyboardInterrupt) as error:
+                box[0] = _Failed(error.with_traceback(None))
         with _explained():
             dist.broadcast_object_list(box, 0)
         if isinstance(box[0], _Failed):

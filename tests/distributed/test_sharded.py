@@ -18,7 +18,7 @@ def alone() -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
 def test_several_processes_find_what_one_does(world: int, alone: dict[str, torch.Tensor]) -> None:
-    """After a fixed number of iterations, for every solver, estimator, kernel and operator, with and without weights."""
+    """After a fixed number of iterations, for every solver, estimator, kernel and operator, also with weights."""
     every = together(world, "solutions")
     for rank, found in enumerate(every):
         assert found.keys() == alone.keys()

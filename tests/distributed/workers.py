@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from warmgp import GPRegressor
 from warmgp.gradient import Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
@@ -20,7 +24,7 @@ from warmgp.operators import make_operator
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.row_noise import RowNoise
 from warmgp.operators.sharded import ShardedOperator
-from warmgp.processes import Team
+from warmgp.processes import Team, TeamError
 from warmgp.solvers import (
     AlternatingProjections,
     Cholesky,
@@ -105,7 +109,7 @@ def solved(solver: str, operator: KernelOperator, b: Tensor, start: Tensor | Non
 
 
 def traffic(team: Team, sizes: tuple[int, ...]) -> dict[str, list[dict[str, int]]]:
-    """Returns the bytes that 8 more iterations of a solver handed to collectives, by solver, for each number of rows."""
+    """Returns the bytes that 8 more iterations handed to collectives, by solver, for each number of rows."""
     found: dict[str, list[dict[str, int]]] = {}
     for name in ("ap", "sgd", "cg"):
         for n in sizes:
@@ -121,7 +125,88 @@ def traffic(team: Team, sizes: tuple[int, ...]) -> dict[str, list[dict[str, int]
     return found
 
 
-JOBS: dict[str, Callable[..., Any]] = {"solutions": solutions, "traffic": traffic}
+# -- fits --------------------------------------------------------------------------------------------------------------
+FITS: dict[str, dict[str, Any]] = {
+    "as it comes": {},
+    "iterative": {"solver": "rap", "gradient": "pathwise", "n_steps": 3, "dtype": "float64", "kernel": "matern32"},
+    "ap": {"solver": AlternatingProjections(block_size=50), "n_steps": 3, "gradient": "pathwise"},
+    "cg": {"solver": ConjugateGradients(preconditioner_rank=20), "gradient": "standard", "n_steps": 3},
+    "trend": {"solver": "cg", "gradient": "pathwise", "trend": "linear", "n_steps": 2, "kernel": "matern32"},
+}
+
+
+def table(n: int = N) -> tuple[Any, Any, Any]:
+    """Returns inputs, targets and weights of a small table."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(n, 3))
+    y = 2.0 + X[:, 2] + np.sin(6 * X[:, 0]) + 0.2 * rng.normal(size=n)
+    return X, y, 0.5 + rng.uniform(size=n)
+
+
+def fits(team: Team | None, folder: str) -> dict[str, Any]:
+    """Returns hyperparameters and predictions of fits by their names, and of one that is written and read again."""
+    X, y, w = table()
+    found = {}
+    for name, settings in FITS.items():
+        model = GPRegressor(**{"n_probes": 8, "n_features": 100, "random_state": 0, **settings})
+        model.fit(X, y, sample_weight=w if name in ("ap", "trend") else None)
+        found[name] = model.hyperparameters_.vector.numpy(), *model.predict(X[:20], return_std=True)
+    path = Path(folder) / f"model-{team.size if team else 0}.warmgp"
+    model.save(path)
+    if team is not None:
+        team.from_first(lambda: None)  # it is written by now
+    found["read again"] = found["trend"][0], *GPRegressor.load(path).predict(X[:20], return_std=True)
+    return found
+
+
+def killed(team: Team, folder: str) -> str:
+    """Fits until one of the processes dies in the middle; returns what the others are told, and after how long."""
+    X, y, _ = table()
+
+    solve, calls = ConjugateGradients.solve, [0]
+
+    def counted(self: ConjugateGradients, *arguments: Any, **options: Any) -> Any:
+        calls[0] += 1
+        if team.rank == 2 and calls[0] == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return solve(self, *arguments, **options)
+
+    ConjugateGradients.solve = counted  # type: ignore[method-assign]
+    began = time.perf_counter()
+    try:
+        GPRegressor(**LONG, checkpoint=Path(folder) / "fit.ckpt", checkpoint_every=1).fit(X, y)
+    except TeamError as error:
+        return f"{time.perf_counter() - began:.0f} s: {error}"
+    return "nothing"
+
+
+LONG: dict[str, Any] = {
+    "kernel": "matern32", "solver": ConjugateGradients(preconditioner_rank=20), "gradient": "pathwise", "n_probes": 8,
+    "n_features": 100, "n_steps": 10, "random_state": 0, "dtype": "float64", "init": "ones",
+}  # fmt: skip
+
+
+def resumed(team: Team | None, folder: str) -> tuple[Any, int]:
+    """Goes on from a checkpoint, or begins; returns the hyperparameters and the steps."""
+    X, y, _ = table()
+    model = GPRegressor(**LONG, checkpoint=Path(folder) / "fit.ckpt", checkpoint_every=1).fit(X, y)
+    return model.hyperparameters_.vector.numpy(), model.n_steps_
+
+
+def other_data(team: Team) -> str:
+    """Fits with other data on one rank; returns what is raised."""
+    X, y, _ = table()
+    try:
+        GPRegressor(**LONG).fit(X, y + 1e-9 * (team.rank == 1))
+    except TeamError as error:
+        return str(error)
+    return "nothing"
+
+
+JOBS: dict[str, Callable[..., Any]] = {
+    "solutions": solutions, "traffic": traffic, "fits": fits, "killed": killed, "resumed": resumed,
+    "other_data": other_data,
+}  # fmt: skip
 
 
 def main() -> None:

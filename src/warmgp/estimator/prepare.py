@@ -24,9 +24,11 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import make_operator
 from warmgp.operators.row_noise import RowNoise
+from warmgp.operators.sharded import ShardedOperator
 from warmgp.planning.plan import Plan
 from warmgp.planning.planner import operator_for, plan_for
 from warmgp.planning.request import Request, Settings
+from warmgp.processes import Team
 from warmgp.training.problem import Problem
 from warmgp.trend import TrendColumns, check_rich
 
@@ -60,6 +62,8 @@ class TrainingData:
         Weights of rows, and variances of their noise that are known.
     known_noise : bool
         Whether noise is known beside what is learned, or in its place.
+    team : Team or None
+        The processes that train on them together, if there are several.
     """
 
     scaler: Standardizer
@@ -71,6 +75,7 @@ class TrainingData:
     trend: OrdinaryTrend | None = None
     said: RowWeights = RowWeights()  # noqa: RUF009
     known_noise: bool = False
+    team: Team | None = None
 
     def row_noise(self, device: torch.device) -> RowNoise | None:
         """Returns what the noise of each row is made of; None where all have the same."""
@@ -104,6 +109,7 @@ class TrainingData:
 
         kind, noise = operator_for(plan, len(self.x), dtype), self.row_noise(plan.device)
         operator = make_operator(kind, tensor(self.x), kernel, theta, rows=noise)
+        operator = operator if self.team is None else ShardedOperator(operator, self.team)
         held_out = (tensor(self.held_out[0]), tensor(self.held_out[1])) if self.held_out else None
         trend = None
         if self.trend is not None:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -29,6 +30,7 @@ from warmgp.estimator.robust import robust_noise, set_aside
 from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
 from warmgp.estimator.start import announce, begin, options_of, training_bar
 from warmgp.estimator.stored import Stored
+from warmgp.estimator.together import Together
 from warmgp.estimator.units import given_start, known
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator
@@ -306,24 +308,31 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
         stack: contextlib.ExitStack,
     ) -> tuple[Plan, TrainingData, TrainingResult]:
         """Checks, plans, resumes or starts, and trains; what has to be closed afterwards goes on the stack."""
-        settings, began = check_parameters(self.get_params(deep=False)), time.perf_counter()
+        settings, began, team = check_parameters(self.get_params(deep=False)), time.perf_counter(), Together()
+        stack.enter_context(team.speaks())
         data = training_data(self, X, y, validation, *robust_noise(self, X, y, weight, variance))
-        plan = plan_and_warn(settings, data.x.shape, data.too_fine, data.known_noise)
-        generator = torch.Generator()
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        data = replace(data, team=team.team)
+        generator, drawn = torch.Generator(), int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = team.decided(lambda: drawn)
         keeper = state = None
-        if self.checkpoint is not None:
+        if self.checkpoint is not None or team.team is not None:
             mark = model_file.made_from(self, data.as_given, seed)
-            keeper = stack.enter_context(CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator))
-            state, plan = keeper.resume(plan, data.x.shape)
+            team.check_same(mark[1])
+        planned = partial(plan_and_warn, settings, data.x.shape, data.too_fine, data.known_noise)
+        plan = team.planned(planned, len(data.x), blocks=isinstance(self.solver, str))
+        if self.checkpoint is not None:
+            keeper = CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator)
+            state, plan = team.resumed(keeper, plan, data.x.shape, mark, generator, stack)
         tied, chosen = data.scaler.columns.tied if self.ard else (), None
         lengths = data.x.shape[1] if self.ard else 1
         if state is None and is_chosen(settings):
             limits = Limits(self.noise_floor, tied=tied, learned=self.learn_noise)
-            plan, chosen = with_kernel(plan, settings, data, lengths=lengths, limits=limits, seed=seed)
+            choose = partial(with_kernel, plan, settings, data, lengths=lengths, limits=limits, seed=seed)
+            plan, chosen = team.decided(choose)
         data = data.drawn(plan.rows, seed)
         stack.enter_context(limited_threads(plan.threads))
-        announce(plan, len(data.x), state.step if state else 0, shown=self.verbose)
+        verbose = self.verbose and team.first
+        announce(plan, len(data.x), state.step if state else 0, shown=verbose)
         until = None if self.time_limit is None else began + self.time_limit
         kernel, options = kernel_of(plan, settings), replace(self._options(plan, until), tied=tied)
         if self.anisotropy is not None:
@@ -332,14 +341,15 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
         if state is None:
             generator.manual_seed(seed)
             given = given_start(self.init, data.scaler, lengths)
-            state = begin(plan, options, problem, given, generator=generator, verbose=self.verbose, chosen=chosen)
+            start = partial(begin, plan, options, problem, given, generator=generator, verbose=verbose, chosen=chosen)
+            state = team.started(start, generator)
         elif state.solution is not None and state.solution.dtype != plan.dtype:  # it was promoted before
             problem = data.problem(plan, kernel, state.theta, state.solution.dtype)
-        callbacks = list(self.callbacks)
-        if keeper is not None:
+        callbacks = team.callbacks(self.callbacks, stack)
+        if keeper is not None and team.first:
             keeper.keep(state, plan)
             callbacks.insert(0, keeper)
-        if self.verbose:
+        if verbose:
             callbacks.append(stack.enter_context(training_bar(plan, state.step)))
         return plan, data, train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
 

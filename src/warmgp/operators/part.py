@@ -90,6 +90,10 @@ class Part:
         """Returns rank 0's answer."""
         return answer
 
+    def by_first(self, answer: Callable[[], bool]) -> bool:
+        """Returns what rank 0 answers; an error of it is raised by all."""
+        return answer()
+
     def every(self, values: Tensor) -> Tensor:
         """Returns what each process has, (size, …), for values of one shape."""
         return values[None]

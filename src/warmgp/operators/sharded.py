@@ -148,6 +148,9 @@ class Shard(Part):
     def agreed(self, answer: bool) -> bool:
         return self.team.from_first(lambda: answer)
 
+    def by_first(self, answer: Callable[[], bool]) -> bool:
+        return self.team.from_first(answer)
+
     def every(self, values: Tensor) -> Tensor:
         return self.team.every(values)
 

@@ -121,7 +121,8 @@ def _solved(
     share = min(1.0, WITHIN_REACH * left)  # all that float32 can do
     others = max(SAMPLES_SHARE, share)
     found = last_solve(operator, targets, start, options, generator, state, share=share, others=others)
-    if not options.rule_of(start).in_time(found.seconds):  # a correction would take about as long
+    if options.until is not None and not operator.part.agreed(options.rule_of(start).in_time(found.seconds)):
+        # a correction would take about as long
         return found
     reason = f"float32 resolves the mean to {left:.2g} predictive std only"
     raise PrecisionLostError(reason, found.solution, draw, found.epochs)

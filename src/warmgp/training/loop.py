@@ -22,6 +22,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
+from warmgp.operators.part import Part
 from warmgp.posterior import Posterior
 from warmgp.solvers import SolveResult
 from warmgp.training.accuracy import Accuracy
@@ -110,14 +111,15 @@ def train_problem(
     problem.check()
     state = state or initial_state(problem.operator, options)
     _tell_resumed(callbacks, state)
-    stopped = "callback" if _has_stopped(callbacks, state) else ""
+    part = problem.operator.part
+    stopped = "callback" if part.agreed(_has_stopped(callbacks, state)) else ""
     try:
-        while _goes_on(state, options) and not stopped:
+        while _goes_on(part, state, options) and not stopped:
             try:
                 problem, state = _next(problem, options, state, generator)
             except FAILURES as error:
                 return _kept(error, f"step {state.step}", problem, options, state, generator)
-            stopped = "callback" if _call_back(callbacks, state) else ""
+            stopped = "callback" if _call_back(part, callbacks, state) else ""
         if not stopped and _wants_more(state, options):
             stopped = "time"
     except KeyboardInterrupt:
@@ -137,9 +139,10 @@ def train_only(
     """Takes the steps alone, without the final solve: for hyperparameters that another training starts from."""
     problem.check()
     state = initial_state(problem.operator, options)
-    while _goes_on(state, options):
+    part = problem.operator.part
+    while _goes_on(part, state, options):
         problem, state = _next(problem, options, state, generator)
-        if _call_back(callbacks, state):
+        if _call_back(part, callbacks, state):
             break
     return state
 
@@ -223,10 +226,11 @@ def _kept(
     return TrainingResult(made.posterior, made.final, state, made.accuracy, stopped)
 
 
-def _goes_on(state: TrainingState, options: TrainingOptions) -> bool:
+def _goes_on(part: Part, state: TrainingState, options: TrainingOptions) -> bool:
     """Says whether another step is to be taken: it is wanted, and leaves time for the last solve."""
     step = state.history[-1].step_seconds if state.history else 0.0
-    return _wants_more(state, options) and options.rule_of(state.solution).in_time((1.0 + LAST_STEPS) * step)
+    in_time = options.until is None or options.rule_of(state.solution).in_time((1.0 + LAST_STEPS) * step)
+    return _wants_more(state, options) and (options.until is None or part.agreed(in_time))
 
 
 def _wants_more(state: TrainingState, options: TrainingOptions) -> bool:
@@ -235,10 +239,15 @@ def _wants_more(state: TrainingState, options: TrainingOptions) -> bool:
 
 
 # -- callbacks -------------------------------------------------------------------------------------------------------
-def _call_back(callbacks: Sequence[Callback], state: TrainingState) -> bool:
-    """Calls every callback; returns whether one of them asked to stop."""
-    answers = [callback(state.history[-1], state) for callback in callbacks]
-    return any(answers)
+def _call_back(part: Part, callbacks: Sequence[Callback], state: TrainingState) -> bool:
+    """Calls every callback; returns whether one of them asked to stop. Of several processes rank 0 alone has callbacks,
+    and an error of theirs is raised by all."""
+
+    def answer() -> bool:
+        answers = [callback(state.history[-1], state) for callback in callbacks]
+        return any(answers)
+
+    return part.by_first(answer)
 
 
 def _tell_resumed(callbacks: Sequence[Callback], state: TrainingState) -> None:

@@ -73,7 +73,8 @@ def refined(
         if rule.met(now):
             reason = "converged"
             break
-        if left == 0 or not max(now) <= LEAST_GAIN * before or not rule.in_time(0.0):
+        late = rule.until is not None and not single.part.agreed(rule.in_time(0.0))
+        if left == 0 or not max(now) <= LEAST_GAIN * before or late:
             break
         enough = _correction(rule, now)
         groups = r.split(columns_at_once(*r.shape), 1)

@@ -1,0 +1,151 @@
+"""A fit by several processes: what rank 0 decides for all, and what the others keep to themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import FrameType
+from typing import Any, TypeVar
+
+import torch
+
+from warmgp.files.checkpoint import read_checkpoint
+from warmgp.files.keeper import CheckpointKeeper
+from warmgp.planning.plan import Plan
+from warmgp.processes import Team, current_team
+from warmgp.solvers import AlternatingProjections, RecombinedProjections
+from warmgp.training.state import Callback, StepRecord, TrainingState
+
+Made = TypeVar("Made")
+
+logger = logging.getLogger("warmgp")
+
+
+class Together:
+    """Holds the team of a fit, or none: rank 0 plans, chooses, starts, writes and speaks; all of them train."""
+
+    def __init__(self) -> None:
+        self.team: Team | None = current_team()
+
+    @property
+    def first(self) -> bool:
+        """Whether this process decides, writes and speaks."""
+        return self.team is None or self.team.first
+
+    def decided(self, make: Callable[[], Made]) -> Made:
+        """Returns what rank 0 makes."""
+        return make() if self.team is None else self.team.from_first(make)
+
+    def check_same(self, marks: Mapping[str, str]) -> None:
+        """Raises, by name, where a process has another version, other data or other settings than rank 0."""
+        from warmgp import __version__  # which is there once the package is loaded
+
+        if self.team is not None:
+            self.team.check_same([("version of warmgp", __version__), *marks.items()])
+
+    def planned(self, make: Callable[[], Plan], n: int, *, blocks: bool) -> Plan:
+        """Returns rank 0's plan for n points, with ``blocks`` for as many processes as there are."""
+        team = self.team
+        return make() if team is None else team.from_first(lambda: shared_plan(make(), team.size, n, blocks=blocks))
+
+    def resumed(
+        self,
+        keeper: CheckpointKeeper,
+        plan: Plan,
+        shape: tuple[int, int],
+        marks: tuple[str, Mapping[str, str]],
+        generator: torch.Generator,
+        stack: contextlib.ExitStack,
+    ) -> tuple[TrainingState | None, Plan]:
+        """Returns state and plan of the checkpoint, and sets the generator; (None, plan) where there is none.
+
+        Rank 0 claims the file until the stack is closed; the others read it, too, onto their own devices.
+        """
+        mine: list[Any] = [None, plan]
+
+        def by_first() -> bool:
+            stack.enter_context(keeper)
+            mine[:] = keeper.resume(plan, shape)
+            return mine[0] is not None
+
+        if self.decided(by_first) and not self.first:
+            state, random, plan = read_checkpoint(keeper.path, marks[0], plan, shape, marks[1])
+            generator.set_state(random)
+            return state, plan
+        return mine[0], mine[1]
+
+    def started(self, make: Callable[[], TrainingState], generator: torch.Generator) -> TrainingState:
+        """Returns the state that rank 0 starts from, and leaves the generator where rank 0 has it."""
+        if self.team is None:
+            return make()
+        state, random = self.team.from_first(lambda: (make(), generator.get_state()))
+        generator.set_state(random)
+        return state
+
+    @contextlib.contextmanager
+    def speaks(self) -> Iterator[None]:
+        """Keeps warnings and logs of all but rank 0 to themselves within its block."""
+        if self.first:
+            yield
+            return
+        level = logger.level
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            logger.setLevel(logging.CRITICAL)
+            try:
+                yield
+            finally:
+                logger.setLevel(level)
+
+    def callbacks(self, asked: Sequence[Callback], stack: contextlib.ExitStack) -> list[Callback]:
+        """Returns the callbacks of this process: rank 0 has them all, and Ctrl-C; the others have none.
+
+        Ctrl-C reaches every process, each at another moment. Rank 0 raises it after the step, for all of them.
+        """
+        if self.team is None:
+            return list(asked)
+        interrupt = stack.enter_context(_interrupts())
+        return [*asked, interrupt] if self.first else []
+
+
+def shared_plan(plan: Plan, size: int, n: int, *, blocks: bool) -> Plan:
+    """Returns a plan for so many processes: where ``blocks`` are not a user's own, with blocks as many times as large.
+    An exchange costs the same for every block, and so does the work of a process on a larger one."""
+    solver = plan.solver
+    reason = f"{size} processes share the work: times are estimates for one."
+    if blocks and isinstance(solver, AlternatingProjections | RecombinedProjections):
+        block = max(solver.block_size, min(size * solver.block_size, n // (2 * size)))
+        solver = replace(solver, block_size=block)
+        reason += f" Blocks have {block:,} rows, so that there are fewer exchanges."
+    return replace(plan, solver=solver, why=(*plan.why, reason))
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callback]:
+    """Gives a callback that raises KeyboardInterrupt after a step in which Ctrl-C was pressed. A second Ctrl-C ends the
+    process at once."""
+    pressed = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    def callback(record: StepRecord, state: TrainingState) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield callback
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield callback
+    finally:
+        signal.signal(signal.SIGINT, before)
