@@ -13,6 +13,7 @@ SOURCE = Path(warmgp.__file__).parent
 ROOMS = (
     "checks",
     "schema",
+    "processes",
     "hyperparameters",
     "kernels",
     "operators",

@@ -91,13 +91,25 @@ class Team:
         return torch.stack(parts).to(values.device)
 
     def from_rank(self, rank: int, make: Callable[[], Tensor], like: Tensor) -> Tensor:
-        """Returns what one process makes, in the shape and dtype of ``like``."""
-        made = make().to(like.dtype).contiguous() if self.rank == rank else torch.empty_like(like)
+        """Returns what one process makes, in the shape and dtype of ``like``.
+
+        Where numbers are the reason that it cannot, all of them raise LinAlgError, and may go on in another way.
+        """
         if self.size == 1:
-            return made
+            return make()
+        made, failed = torch.empty_like(like), None
+        if self.rank == rank:
+            try:
+                made = make().to(like.dtype).contiguous()
+            except (torch.linalg.LinAlgError, FloatingPointError) as error:
+                made, failed = torch.full_like(like, torch.nan), error
         moved = self._counted("from_rank", made)
         with _explained():
             dist.broadcast(moved, rank)
+        if failed is not None:
+            raise failed
+        if bool(torch.isnan(moved.view(-1)[0])):
+            raise torch.linalg.LinAlgError(f"rank {rank} could not solve on its block of H")
         return moved.to(like.device)
 
     def _reduced(self, name: str, values: Tensor, operation: Any) -> Tensor:
@@ -162,6 +174,12 @@ def _explained() -> Iterator[None]:
             f"({str(error).splitlines()[0]}). Look at the first error of the job; with checkpoint= (--checkpoint) the "
             "same command goes on from the last checkpoint, on any number of processes"
         ) from error
+
+
+def leave_team() -> None:
+    """Ends the team that :func:`current_team` has made: nothing can be exchanged any more."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def current_team() -> Team | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,6 @@ def test_a_process_that_is_killed_ends_the_others_and_two_go_on(tmp_path: Path) 
     processes = start(3, "killed", tmp_path, str(tmp_path))
     told = [process.communicate(timeout=LIMIT)[0].decode() for process in processes]
     assert processes[2].returncode == -9
-    import pickle
-
     for rank in (0, 1):
         assert processes[rank].returncode == 0, told[rank]
         said = pickle.loads((tmp_path / f"result-{rank}").read_bytes())
@@ -46,3 +45,10 @@ def test_a_process_that_is_killed_ends_the_others_and_two_go_on(tmp_path: Path) 
 def test_a_process_with_other_data_is_refused_by_name() -> None:
     for said in together(2, "other_data"):
         assert "rank 1 of 2 has other y than rank 0" in said
+
+
+def test_a_block_that_one_process_cannot_factor_is_told_to_all() -> None:
+    """Else the others would wait for its step for ever."""
+    here, there = together(2, "failed")
+    assert here == ["rank 1 could not solve on its block of H"] * 2
+    assert there == ["the block is not positive definite"] * 2

@@ -193,6 +193,24 @@ def resumed(team: Team | None, folder: str) -> tuple[Any, int]:
     return model.hyperparameters_.vector.numpy(), model.n_steps_
 
 
+def failed(team: Team) -> list[str]:
+    """Solves with blocks of which one process cannot factor its own; returns what is raised."""
+    if team.rank == 1:
+
+        def fails(*_: Any) -> Any:
+            raise torch.linalg.LinAlgError("the block is not positive definite")
+
+        KernelOperator.block_in_float64 = fails  # type: ignore[method-assign]
+    told = []
+    for name in ("rap", "ap"):
+        operator, b = team_operator(team, "chunked", "matern32", torch.float64)
+        try:
+            solved(name, operator, b)
+        except torch.linalg.LinAlgError as error:
+            told.append(str(error))
+    return told
+
+
 def other_data(team: Team) -> str:
     """Fits with other data on one rank; returns what is raised."""
     X, y, _ = table()
@@ -205,7 +223,7 @@ def other_data(team: Team) -> str:
 
 JOBS: dict[str, Callable[..., Any]] = {
     "solutions": solutions, "traffic": traffic, "fits": fits, "killed": killed, "resumed": resumed,
-    "other_data": other_data,
+    "other_data": other_data, "failed": failed,
 }  # fmt: skip
 
 

@@ -35,6 +35,8 @@ LATE_CIRCLES = {
         "for types alone: the file is made from a regressor, and the regressor saves and loads by it"
     ),
     ("warmgp.files.format", "warmgp"): "for the version alone, which a file names",
+    ("warmgp.estimator.together", "warmgp"): "for the version alone, which has to be that of every process",
+    ("warmgp.operators.part", "warmgp.operators.base"): "for types alone: an operator has a part, which is of it",
 }
 """Imports in a function or for types that close a circle, and why each may."""
 

@@ -35,6 +35,7 @@ from warmgp.cli.fitting import (
 from warmgp.cli.held_out import metrics
 from warmgp.cli.kinds import columns_asked, text_inputs
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
+from warmgp.cli.ranks import is_first, ranks
 from warmgp.cli.row_columns import RowColumns
 from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import bar, cells, console, lines_of, say, show, tell
@@ -150,7 +151,8 @@ def fit(
     then = AtOnce(predict, predictions, interval)
     then.check(data, where, [*target, *(drop or []), *rows.names], keep)
     fit_table(model, data, target, where, drop=drop, keep=keep, rows=rows, test_fraction=test_fraction)
-    then.answer(model, keep, quiet=quiet)
+    if is_first():
+        then.answer(model, keep, quiet=quiet)
 
 
 @app.command()
@@ -323,7 +325,9 @@ def main(arguments: Iterable[str] | None = None) -> int:
         warnings.filterwarnings("always", category=ConvergenceWarning)
         warnings.showwarning = lambda message, *_, **__: say("warning", str(message))
         try:
-            code = app(None if arguments is None else list(arguments), prog_name="warmgp", standalone_mode=False)
+            asked = None if arguments is None else list(arguments)
+            with ranks(asked) as busy:
+                code = app(asked, prog_name="warmgp", standalone_mode=False) if busy else 0
         except (KeyboardInterrupt, typer.Abort):
             code = 130
         except Terminated:

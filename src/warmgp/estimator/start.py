@@ -14,6 +14,7 @@ import torch
 from warmgp.gradient import Exact, Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan, duration
+from warmgp.processes import current_team
 from warmgp.training.bars import StartBar, TrainingBar
 from warmgp.training.exact_climb import climbed_start
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
@@ -47,9 +48,15 @@ def announce(plan: Plan, n: int, done: int = 0, *, shown: bool = False) -> None:
         logger.info("training %s points on %s takes %s: %s", f"{n:,}", plan.device, expected, told)
         if not shown:
             logger.warning(
-                "this fit takes %s: model.plan(X) says why, verbose=True shows a bar, time_limit= makes it shorter",
-                expected,
-            )
+                "this fit takes %s: model.plan(X) says why, verbose=True shows a bar, time_limit= makes it shorter%s",
+                expected, several_gpus(plan),
+            )  # fmt: skip
+
+
+def several_gpus(plan: Plan) -> str:
+    """Returns how more than one GPU is used, where they are here and are not: "" else."""
+    count = torch.cuda.device_count() if plan.device.type == "cuda" and current_team() is None else 0
+    return f"; {count} GPUs share the work under torchrun --nproc-per-node={count}" if count > 1 else ""
 
 
 def expected_time(plan: Plan, done: int = 0) -> str:

@@ -3,7 +3,7 @@
 ``base`` holds the contract, with what every operator shares; ``dense`` and ``chunked`` are operators in plain torch,
 for any device; ``triton`` has the fused one, for CUDA. ``fusing`` says what can be fused, ``factory`` makes operators
 by name; ``distances``, ``indices``, ``scratch`` and ``tall`` are their tools. Whoever multiplies with H does not know
-whether it is stored or recomputed. It may import ``hyperparameters`` and ``kernels``.
+whether it is stored or recomputed. It may import ``processes``, ``hyperparameters`` and ``kernels``.
 
 Add an operator as a file with a subclass of :class:`KernelOperator`, and one line in ``factory.OPERATORS``: the tests
 run over all of them.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -23,32 +22,16 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.distances import distances, distances_within
-from warmgp.operators.indices import Index, index_size, part_of, ranges, zero_own
+from warmgp.operators.indices import Index, check_rows, index_size, part_of, ranges, zero_own
 from warmgp.operators.origin import Origin
 from warmgp.operators.part import Part
-from warmgp.operators.row_noise import Noise, RowNoise, rows_at
-from warmgp.operators.scratch import Scratch
+from warmgp.operators.row_noise import Noise, RowNoise, add_noise, rows_at
+from warmgp.operators.scratch import Counter, Scratch, default_tile_entries
 from warmgp.operators.summing import add_product, sum_dtype
 
 if TYPE_CHECKING:
     from warmgp.operators.chunked import ChunkedOperator
     from warmgp.operators.dense import DenseOperator
-
-
-def default_tile_entries(device: torch.device) -> int:
-    """Returns how many kernel entries to hold at once: enough work for a GPU, a little more than a CPU's caches hold.
-
-    A quarter of that is 10% faster on an idle CPU, and several times slower on a busy one: every operation on a tile
-    waits for the slowest thread.
-    """
-    return 2**21 if device.type == "cpu" else 2**26
-
-
-@dataclass
-class Counter:
-    """Counts the kernel entries that were evaluated; an operator and its twins in float64 share one."""
-
-    entries: int = 0
 
 
 class KernelOperator(ABC):
@@ -410,31 +393,3 @@ class KernelOperator(ABC):
         """Whether distances are differences: also where a product's rounding in r² would rival the noise."""
         rounding = 4.0 * torch.finfo(self.dtype).eps * self._largest
         return self._exact_differences or rounding > 0.1 * self.noise.least / self.signal_variance
-
-
-def add_noise(out: Tensor, noise: Noise, rows: Index, columns: Index, V: Tensor) -> Tensor:
-    """Adds the noise of those rows that are columns, too, to a product K[rows, columns] V, (p, c), and returns it.
-
-    One of both is a slice; a tensor of indices has no number twice.
-    """
-    if isinstance(rows, slice) and isinstance(columns, slice):
-        low, high = max(rows.start, columns.start), min(rows.stop, columns.stop)
-        if low < high:
-            some = slice(low, high)
-            out[low - rows.start : high - rows.start] += noise.times(
-                V[low - columns.start : high - columns.start].to(out.dtype), some
-            )
-        return out
-    index, other = (rows, columns) if isinstance(columns, slice) else (columns, rows)
-    assert isinstance(index, Tensor) and isinstance(other, slice)
-    places = ((index >= other.start) & (index < other.stop)).nonzero()[:, 0]
-    own = index[places] - other.start
-    at, its = (places, own) if isinstance(columns, slice) else (own, places)
-    out.index_add_(0, at, noise.times(V[its].to(out.dtype), index[places]))
-    return out
-
-
-def check_rows(V: Tensor, count: int) -> None:
-    """Raises unless V has as many rows as there are columns to multiply them with."""
-    if V.shape[0] != count:
-        raise ValueError(f"V must have a row for each of the {count} columns of K, got {V.shape[0]} rows")

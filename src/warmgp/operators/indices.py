@@ -42,3 +42,9 @@ def zero_own(r: Tensor, rows: Index, columns: Index) -> None:
         r[own] = torch.where(inside, torch.zeros_like(r[own]), r[own])
     else:
         r.masked_fill_(rows[:, None] == columns, 0.0)
+
+
+def check_rows(V: Tensor, count: int) -> None:
+    """Raises unless V has as many rows as there are columns to multiply them with."""
+    if V.shape[0] != count:
+        raise ValueError(f"V must have a row for each of the {count} columns of K, got {V.shape[0]} rows")

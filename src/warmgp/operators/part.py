@@ -7,7 +7,7 @@ rows: nothing is moved, nothing is copied. :class:`~warmgp.operators.sharded.Sha
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from warmgp.operators.indices import Index
 
 if TYPE_CHECKING:
     from warmgp.operators.base import KernelOperator
+
+
+Answer = TypeVar("Answer")
 
 
 class Part:
@@ -86,8 +89,8 @@ class Part:
             self.operator.subtract_columns_at(R, index, W)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
-    def agreed(self, answer: bool) -> bool:
-        """Returns rank 0's answer."""
+    def agreed(self, answer: Answer) -> Answer:
+        """Returns rank 0's answer: processes whose last digits differ must not part ways."""
         return answer
 
     def by_first(self, answer: Callable[[], bool]) -> bool:

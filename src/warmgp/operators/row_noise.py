@@ -142,3 +142,25 @@ class Noise:
     def _column(self, V: Tensor, index: Index | None) -> Tensor:
         assert self._each is not None
         return (self._each if index is None else self._each[index])[:, None].to(V.dtype)
+
+
+def add_noise(out: Tensor, noise: Noise, rows: Index, columns: Index, V: Tensor) -> Tensor:
+    """Adds the noise of those rows that are columns, too, to a product K[rows, columns] V, (p, c), and returns it.
+
+    One of both is a slice; a tensor of indices has no number twice.
+    """
+    if isinstance(rows, slice) and isinstance(columns, slice):
+        low, high = max(rows.start, columns.start), min(rows.stop, columns.stop)
+        if low < high:
+            some = slice(low, high)
+            out[low - rows.start : high - rows.start] += noise.times(
+                V[low - columns.start : high - columns.start].to(out.dtype), some
+            )
+        return out
+    index, other = (rows, columns) if isinstance(columns, slice) else (columns, rows)
+    assert isinstance(index, Tensor) and isinstance(other, slice)
+    places = ((index >= other.start) & (index < other.stop)).nonzero()[:, 0]
+    own = index[places] - other.start
+    at, its = (places, own) if isinstance(columns, slice) else (own, places)
+    out.index_add_(0, at, noise.times(V[its].to(out.dtype), index[places]))
+    return out

@@ -1,9 +1,19 @@
-"""Memory for tiles that is used again: asking the system for a few megabytes per tile costs more than filling them."""
+"""Tiles of an operator: their size, memory that is used again, because asking the system for a few megabytes per tile
+costs more than filling them, and the count of what was evaluated."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+
+
+@dataclass
+class Counter:
+    """Counts the kernel entries that were evaluated; an operator and its twins in float64 share one."""
+
+    entries: int = 0
 
 
 class Scratch:
@@ -21,3 +31,12 @@ class Scratch:
         if name not in self._kept or self._kept[name].numel() < size:
             self._kept[name] = self._like.new_empty(size)
         return self._kept[name][:size].view(rows, columns)
+
+
+def default_tile_entries(device: torch.device) -> int:
+    """Returns how many kernel entries to hold at once: enough work for a GPU, a little more than a CPU's caches hold.
+
+    A quarter of that is 10% faster on an idle CPU, and several times slower on a busy one: every operation on a tile
+    waits for the slowest thread.
+    """
+    return 2**21 if device.type == "cpu" else 2**26

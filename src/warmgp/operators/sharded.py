@@ -16,7 +16,7 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.indices import Index, index_size, part_of
-from warmgp.operators.part import Part
+from warmgp.operators.part import Answer, Part
 from warmgp.processes import Team
 
 FEW = 64
@@ -145,7 +145,7 @@ class Shard(Part):
         R -= self.operator.part_matmul(self.here, index, W)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
-    def agreed(self, answer: bool) -> bool:
+    def agreed(self, answer: Answer) -> Answer:
         return self.team.from_first(lambda: answer)
 
     def by_first(self, answer: Callable[[], bool]) -> bool:

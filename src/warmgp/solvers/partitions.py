@@ -84,6 +84,23 @@ class Partition:
                 factor_or_raise(operator.blocks(rows[None])[0], "a block of H")
 
 
+class Attempt:
+    """Solves exactly on one block, whose factor is made at once; where it has none, that is said when it is asked."""
+
+    def __init__(self, partition: Partition, operator: KernelOperator, rows: Tensor) -> None:
+        self._failed: torch.linalg.LinAlgError | None = None
+        try:
+            self._solve = partition.solver_of(operator, rows)
+        except torch.linalg.LinAlgError as error:
+            self._failed = error
+
+    def __call__(self, residual: Tensor) -> Tensor:
+        """Returns the step for a residual, (b, c)."""
+        if self._failed is not None:
+            raise self._failed
+        return self._solve(residual)
+
+
 def near_order(z: Tensor, blocks: int, generator: torch.Generator) -> Tensor:
     """Returns an order of the points z, (n, d), in which each of so many equal stretches holds points near each other.
 

@@ -18,7 +18,6 @@ that is much, of near points little, at any number of points.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,7 +30,7 @@ from warmgp.operators.base import KernelOperator, ranges
 from warmgp.operators.part import Part
 from warmgp.solvers.base import Solver
 from warmgp.solvers.graphs import Recorded
-from warmgp.solvers.partitions import Partition
+from warmgp.solvers.partitions import Attempt, Partition
 from warmgp.solvers.progress import Patience, Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule
 from warmgp.solvers.triangular import solve_with_factor
@@ -161,7 +160,7 @@ class _Sweeps:
         part, operator = self.progress.part, self.progress.operator
         for some in ranges(len(partition.index), part.size):
             index = partition.index[some]
-            mine = partition.solver_of(operator, index[part.rank]) if part.rank < len(index) else None
+            mine = Attempt(partition, operator, index[part.rank]) if part.rank < len(index) else None
             for rank, rows in enumerate(index):
                 residual = part.take(self.progress.r, rows)  # (b, 1 + s)
                 step = part.from_rank(rank, partial(_solved, mine, residual), residual)
@@ -227,9 +226,9 @@ def _project(progress: Progress, rows: Tensor, step: Tensor) -> None:
     progress.part.subtract_columns(progress.r, rows, step)
 
 
-def _solved(solve: Callable[[Tensor], Tensor] | None, residual: Tensor) -> Tensor:
-    assert solve is not None  # it is this process's turn
-    return solve(residual)
+def _solved(mine: Attempt | None, residual: Tensor) -> Tensor:
+    assert mine is not None  # it is this process's turn
+    return mine(residual)
 
 
 def _exchange(a: Tensor, b: Tensor) -> None:

@@ -78,7 +78,7 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
         operator.x, operator.kernel, operator.theta, final.solution, functions, exact, factor, trend=trend,
         noise=operator.rows,
     )  # fmt: skip
-    found = accuracy(posterior, problem, draw)
+    found = operator.part.agreed(accuracy(posterior, problem, draw))
     if not exact and found.samples <= SAMPLES:  # else the samples are not what their control takes them for
         kept = Targets.rounded(targets[:, 1:], operator.noise.least_scale)
         posterior = replace(posterior, targets=kept)
@@ -140,6 +140,7 @@ def _evened(
     left = (targets[rows, :1].double() - found).abs()
     scale = operator.noise.scale_at(rows)
     worst = float((left / scale).max()) if isinstance(scale, Tensor) else float(left.max()) / scale
+    worst = operator.part.agreed(worst)
     if worst <= EVEN * WORST:
         return final
     share = MEAN_SHARE * 0.5 * WORST / worst

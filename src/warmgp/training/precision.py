@@ -94,6 +94,6 @@ def foresee(problem: Problem, options: TrainingOptions, state: TrainingState) ->
 
 def watch(problem: Problem, targets: Tensor, result: SolveResult, draw: Any, tol: float) -> None:
     """Raises :class:`PrecisionLostError` where float64 contradicts a float32 solve."""
-    reason = doubts(problem, targets, result, tol)
+    reason = problem.operator.part.agreed(doubts(problem, targets, result, tol))
     if reason:
         raise PrecisionLostError(reason, result.solution, draw, result.epochs)

@@ -18,11 +18,10 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.base import add_noise, check_rows
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.fusing import why_not_fused
-from warmgp.operators.indices import Index, index_size
-from warmgp.operators.row_noise import RowNoise
+from warmgp.operators.indices import Index, check_rows, index_size
+from warmgp.operators.row_noise import RowNoise, add_noise
 from warmgp.operators.triton import products as triton_products
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
