@@ -143,16 +143,20 @@ class Team:
             raise box[0].error
         return box[0]
 
+    def every_object(self, mine: Made) -> list[Made]:
+        """Returns what each process has, in the order of ranks, on all of them."""
+        every: list[Any] = [mine] * self.size
+        if self.size > 1:
+            with _explained():
+                dist.all_gather_object(every, mine)
+        return every
+
     def check_same(self, told: Sequence[tuple[str, str]]) -> None:
         """Raises on every rank, by name, where one of them has another version, other data or other settings.
 
         ``told`` has pairs of what is compared and its mark.
         """
-        if self.size == 1:
-            return
-        all_told: list[Any] = [None] * self.size
-        with _explained():
-            dist.all_gather_object(all_told, list(told))
+        all_told = self.every_object(list(told))
         for rank, its in enumerate(all_told):
             differing = [name for (name, mark), (_, other) in zip(all_told[0], its, strict=False) if mark != other]
             if len(its) != len(all_told[0]) or differing:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from warmgp import GPRegressor
+from warmgp.cli.tables import open_table
 from warmgp.gradient import Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
@@ -211,6 +213,20 @@ def failed(team: Team) -> list[str]:
     return told
 
 
+def parquet(team: Team, path: str) -> tuple[Any, int]:
+    """Returns a table that the processes read together, and how many row groups this one has read."""
+    read, count = pyarrow.parquet.ParquetFile.read_row_group, [0]
+
+    def counted(self: Any, *arguments: Any, **options: Any) -> Any:
+        count[0] += 1
+        return read(self, *arguments, **options)
+
+    pyarrow.parquet.ParquetFile.read_row_group = counted
+    opened = open_table(path)
+    opened.team = team
+    return opened.read(opened.columns), count[0]
+
+
 def other_data(team: Team) -> str:
     """Fits with other data on one rank; returns what is raised."""
     X, y, _ = table()
@@ -223,7 +239,7 @@ def other_data(team: Team) -> str:
 
 JOBS: dict[str, Callable[..., Any]] = {
     "solutions": solutions, "traffic": traffic, "fits": fits, "killed": killed, "resumed": resumed,
-    "other_data": other_data, "failed": failed,
+    "other_data": other_data, "failed": failed, "parquet": parquet,
 }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.prepare import reader_of
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.paths import check_writable
+from warmgp.processes import current_team
 from warmgp.trend import NAMED
 
 FloatArray = NDArray[np.float64]
@@ -190,6 +191,7 @@ def fit_table(
     """
     rows = RowColumns() if rows is None else rows
     table = open_table(data, [*target, *rows.names])
+    table.team = current_team()
     name = one_target(table, target)
     left_out = [*(drop or ()), *kept_columns(table, keep)]
     said_of = [one for key in model.columns or () for one in (key if isinstance(key, tuple) else (key,))]

@@ -30,6 +30,7 @@ from warmgp.data.grids import CHUNK_ROWS, GridError, chunks, missing_cells
 from warmgp.data.named_grids import read_cells
 from warmgp.files.atomic import whole_file
 from warmgp.files.paths import check_readable, check_writable
+from warmgp.processes import Team
 
 FORMATS = (".csv", ".csv.gz", ".parquet", ".pq", ".npz")
 """The extensions of tables."""
@@ -63,6 +64,7 @@ class Table(ABC):
         self._known = frozenset(columns)
         self.fraction = 0.0
         self.left_out = 0
+        self.team: Team | None = None  # the processes that read it together, each a part where the format has parts
 
     def __contains__(self, name: str) -> bool:
         """Says whether it has a column of that name."""
@@ -176,11 +178,23 @@ class _ParquetTable(Table):
 
     def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
         with _reading(self.path), _arrow(self.path).parquet.ParquetFile(self.path) as file:
+            if self.team is not None and file.num_row_groups > 1:
+                yield from self._groups(file, columns, self.team)
+                return
             done = 0
             for batch in file.iter_batches(batch_size=rows, columns=columns):
                 done += batch.num_rows
                 self.fraction = done / file.metadata.num_rows
                 yield batch.to_pandas(ignore_metadata=True)[columns]
+
+    @staticmethod
+    def _groups(file: Any, columns: list[str], team: Team) -> Iterator[Any]:
+        """Yields the row groups, of which each process reads its own and has the others from those who did."""
+        mine = range(team.rank, file.num_row_groups, team.size)
+        read = [file.read_row_group(group, columns=columns).to_pandas(ignore_metadata=True) for group in mine]
+        every = team.every_object(read)
+        for group in range(file.num_row_groups):
+            yield every[group % team.size][group // team.size][columns]
 
 
 class _NpzTable(Table):
