@@ -21,6 +21,8 @@ ROOMS = (
     "trend",
     "control",
     "posterior",
+    "leave_one_out",
+    "likelihood",
     "training",
     "planning",
     "data",
