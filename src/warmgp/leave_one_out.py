@@ -72,9 +72,7 @@ class LeftOut:
         return LeftOut(*(part.cpu() for part in vars(self).values()))
 
 
-def left_out(
-    posterior: Posterior, y: Tensor | None = None, *, exact: bool | None = None
-) -> tuple[LeftOut, bool]:
+def left_out(posterior: Posterior, y: Tensor | None = None, *, exact: bool | None = None) -> tuple[LeftOut, bool]:
     """Returns what all others say of each training point, and whether that is exact.
 
     Parameters
@@ -97,8 +95,8 @@ def left_out(
 
 
 def targets_of(posterior: Posterior) -> Tensor:
-    """Returns what the solution of the mean was solved for, with any trend, (n,), in float64 on the CPU: y, but for what
-    that solve has left."""
+    """Returns what the solution of the mean was solved for, with any trend, (n,), in float64 on the CPU: y, but for
+    what that solve has left."""
     operator = make_operator("auto", posterior.x, posterior.kernel, posterior.theta, rows=posterior.noise)
     y = operator.in_float64().matmul(posterior.solution[:, :1].double())[:, 0]
     return (y if posterior.trend is None else y + posterior.trend.mean(posterior.x)).cpu()
@@ -158,7 +156,9 @@ def _given_near(
     H⁻¹r is (r_i − wᵀr_N)/u by near points: most of what the solve for the mean has left.
     """
     n, d = posterior.x.shape
-    near = NearPoints(posterior.x, posterior.kernel, posterior.theta, min(n - 1, NEAR[d <= FEW_INPUTS]), posterior.noise)
+    near = NearPoints(
+        posterior.x, posterior.kernel, posterior.theta, min(n - 1, NEAR[d <= FEW_INPUTS]), posterior.noise
+    )
     groups, noise = near.nearest_others(), Noise(posterior.theta, posterior.noise)
     samples = posterior.n_samples
     parts = []

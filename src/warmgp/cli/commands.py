@@ -42,7 +42,6 @@ from warmgp.cli.terminal import bar, cells, console, lines_of, say, show, tell
 from warmgp.cli.termination import Terminated, terminated
 from warmgp.data.grids import parse_grid
 from warmgp.estimator.convergence import ConvergenceWarning
-from warmgp.estimator.insight import known_likelihood
 from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.paths import NotAFileError, check_writable
@@ -291,7 +290,7 @@ def info(model: opt.Model) -> None:
             f"{epochs:.0f} epochs, {seconds:.1f} s"
         )
         rows["last residuals"] = f"{history[-1].residual_mean:.3g} (mean), {history[-1].residual_probes:.3g} (probes)"
-    if (likelihood := known_likelihood(fitted)) is not None:
+    if (likelihood := fitted.likelihood_) is not None:
         rows["log marginal likelihood"] = f"{likelihood} (standardised units)"
     if fitted.anisotropy_ is not None:
         rows["anisotropy"] = str(fitted.anisotropy_)

@@ -47,8 +47,8 @@ def advice(
     told = list(model.report_.remarks)
     if not model.converged_:
         told.append(
-            f"the last solve did not converge (solve_error_ {model.solve_error_:.2g} noise std): what left-out rows say is "
-            "off by as much. Raise max_epochs, or leave it at None"
+            f"the last solve did not converge (solve_error_ {model.solve_error_:.2g} noise std): what left-out rows "
+            "say is off by as much. Raise max_epochs, or leave it at None"
         )
     told += _of_bars(loo, coverage)
     told += _of_outliers(loo)
@@ -76,9 +76,9 @@ def _of_bars(loo: LeaveOneOut, coverage: Mapping[float, float]) -> list[str]:
     )
     if off(0.5) > 0 and np.mean(loo.residual**2) > TAILED**2:
         return [
-            f"{seen}: most errors are smaller than their error bars, and a few are far larger. Use robust=True where those "
-            "are mistakes, noise_variance= or sample_weight= where some rows are known to be worse, the logarithm of y "
-            "where it is skewed"
+            f"{seen}: most errors are smaller than their error bars, and a few are far larger. Use robust=True where "
+            "those are mistakes, noise_variance= or sample_weight= where some rows are known to be worse, the "
+            "logarithm of y where it is skewed"
         ]
     if off(0.5) < 0 or off(0.9) < 0:
         return [
@@ -105,8 +105,8 @@ def _of_outliers(loo: LeaveOneOut) -> list[str]:
     rows = ", ".join(f"{loo.rows[i]} ({loo.residual[i]:+.1f} std)" for i in far) + (", …" if count > len(far) else "")
     are = "1 row is" if count == 1 else f"{count:,} rows are"
     return [
-        f"{are} more than {limit:.1f} std from what all others say: {rows}, counted from 0. Such rows pull predictions near "
-        "them and widen all error bars. Correct or leave out what is a mistake, or use robust=True"
+        f"{are} more than {limit:.1f} std from what all others say: {rows}, counted from 0. Such rows pull predictions "
+        "near them and widen all error bars. Correct or leave out what is a mistake, or use robust=True"
     ]
 
 
@@ -114,8 +114,8 @@ def _of_dependence(one: Dependence) -> list[str]:
     """Says that residuals depend on something, and what may take that away."""
     told = []
     if one.mean_seen:
-        seen = f"residuals depend on {one.name} ({one.of_mean:.1%} of their variance): predictions are off one way at some "
-        seen += "values of it and the other way at others. "
+        seen = f"residuals depend on {one.name} ({one.of_mean:.1%} of their variance): predictions are off one way at "
+        seen += "some values of it and the other way at others. "
         if one.name == ORDER:
             seen += "Something has drifted that is not in X: add the time, or the number of the row, as a column"
         elif one.name == PREDICTION:
@@ -124,8 +124,8 @@ def _of_dependence(one: Dependence) -> list[str]:
             seen += _remedy(one)
         told.append(seen)
     if one.size_seen:
-        seen = f"the size of residuals depends on {one.name} ({one.of_size:.1%} of its variance): error bars are too small "
-        seen += "at some values of it and too wide at others. "
+        seen = f"the size of residuals depends on {one.name} ({one.of_size:.1%} of its variance): error bars are too "
+        seen += "small at some values of it and too wide at others. "
         if one.name == PREDICTION:
             seen += "Fit the logarithm of y where errors grow with it; else give noise_variance= or sample_weight="
         else:
@@ -156,12 +156,12 @@ def _of_relevance(loo: LeaveOneOut, relevance: Mapping[str, float]) -> list[str]
     if idle and len(idle) < len(relevance):
         listed = ", ".join(idle[:LISTED]) + (", …" if len(idle) > LISTED else "")
         told.append(
-            f"{listed}: length scales of more than {IRRELEVANT:g} spreads of the data, so predictions hardly change along "
-            "them. Leave them out for a simpler model, unless they matter outside of the data"
+            f"{listed}: length scales of more than {IRRELEVANT:g} spreads of the data, so predictions hardly change "
+            "along them. Leave them out for a simpler model, unless they matter outside of the data"
         )
     if 1.0 - np.mean((loo.y - loo.mean) ** 2) / np.var(loo.y) < LITTLE:
         told.append(
-            "left-out rows are hardly predicted better than by the mean of y: X tells little of y, and predictions are near "
-            "that mean. Look for a column that is missing, or for shuffled rows"
+            "left-out rows are hardly predicted better than by the mean of y: X tells little of y, and predictions are "
+            "near that mean. Look for a column that is missing, or for shuffled rows"
         )
     return told

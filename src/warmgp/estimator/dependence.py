@@ -19,7 +19,7 @@ GROUPS, ROWS = 16, 20
 """The most groups that rows are put in by a quantity, and the fewest rows of each, on average."""
 
 LEVEL = 0.001
-"""The probability, for all that is looked at together, with which residuals without any pattern are said to have one."""
+"""The probability, for all that is looked at together, with which residuals without a pattern are said to have one."""
 
 SHARE_OF_MEAN, SHARE_OF_SIZE = 0.01, 0.02
 """The least shares of the variance of residuals, and of their absolute values, that are worth a word."""
@@ -57,7 +57,11 @@ class Dependence:
 
 def dependences(model: Any, loo: LeaveOneOut) -> tuple[Dependence, ...]:
     """Returns what the residuals depend on of all that a model knows, in its order."""
-    things = [*_things(model), (ORDER, loo.rows[:, None].astype(float), None, 0), (PREDICTION, loo.mean[:, None], None, 0)]
+    things = [
+        *_things(model),
+        (ORDER, loo.rows[:, None].astype(float), None, 0),
+        (PREDICTION, loo.mean[:, None], None, 0),
+    ]
     size, level = np.abs(loo.residual), LEVEL / (2 * len(things))
     found = []
     for name, values, kind, period in things:
@@ -106,7 +110,8 @@ def explained(values: FloatArray, by: FloatArray) -> tuple[float, float]:
     """Returns the share of the variance of values, (n,), that groups of rows by another quantity explain, less what
     chance explains, and the probability of that much by chance alone."""
     n = len(values)
-    edges = np.unique(np.quantile(by, np.linspace(0, 1, min(GROUPS, n // ROWS) + 1)[1:-1])) if n >= 2 * ROWS else []
+    shares = np.linspace(0, 1, min(GROUPS, n // ROWS) + 1)[1:-1] if n >= 2 * ROWS else np.zeros(0)
+    edges = np.unique(np.quantile(by, shares))
     _, group = np.unique(np.searchsorted(edges, by), return_inverse=True)
     k = int(group.max()) + 1
     whole = float(np.sum((values - values.mean()) ** 2))

@@ -166,6 +166,8 @@ def relevance_of(model: Any) -> dict[str, float]:
     else:
         groups = zip(scaler.columns.things, scaler.columns.groups, strict=True)
         found = {
-            name: float(lengths[inputs[0]] / spread[inputs[0]]) for name, (_, inputs, _) in groups if spread[inputs[0]] > 0
+            name: float(lengths[inputs[0]] / spread[inputs[0]])
+            for name, (_, inputs, _) in groups
+            if spread[inputs[0]] > 0
         }
     return dict(sorted(found.items(), key=lambda item: item[1]))

@@ -1,7 +1,8 @@
-"""A look inside a fitted estimator: left-out rows, a diagnosis, and the value of its likelihood, each when asked for."""
+"""A look inside a fitted estimator: left-out rows, a diagnosis and the value of its likelihood, each when asked for."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from warmgp.planning.plan import Plan
 from warmgp.planning.threads import free_threads
 from warmgp.posterior import Posterior
 
+MOST_STORED = 20_000
+"""The most points for which H is stored to find a likelihood: 3.2 GB."""
+
 
 class Insight:
     """Says of a fitted estimator how good it is: what it needs of it are the posterior, the scaler and the targets."""
@@ -27,23 +31,20 @@ class Insight:
     plan_: Plan
     y_train_: NDArray[np.float64] | None = None
     training_rows_: NDArray[np.int64] | None = None
-    _loo: LeaveOneOut | None = None
-    _likelihood: Likelihood | None = None
+    likelihood_: Likelihood | None = None
 
-    @property
+    @cached_property
     def loo_(self) -> LeaveOneOut:
         """Every training row predicted from all others, at the hyperparameters of all: mean, std, log density and
         standardised residual of each, in units of y.
 
-        It is computed when it is first asked for: exactly up to 2,500 points, and for a model whose variances are exact.
+        It is computed when it is first asked for: exactly up to 2,500 points, and for a model with exact variances.
         Beyond, it comes from the model's samples with near points as their control, for about two products with the
         kernel matrix, and ``loo_.mean_error`` and its like say how exact that is.
         """
         check_is_fitted(self, "hyperparameters_")
-        if self._loo is None:
-            with self._at_work():
-                self._loo = leave_one_out_of(self)
-        return self._loo
+        with self._at_work():
+            return leave_one_out_of(self)
 
     def diagnose(self) -> Diagnosis:
         """Returns how good the model is by its own rows, each predicted from all others: ``print`` it.
@@ -71,23 +72,14 @@ class Insight:
 
     def _found_likelihood(self) -> Likelihood:
         check_is_fitted(self, "hyperparameters_")
-        if self._likelihood is None:
+        if self.likelihood_ is None:
             n, stored = len(self.posterior_.x), False
             if n <= MOST_STORED:
                 stored = H_fits(n, torch.float64, self.plan_.memory_budget)
             with self._at_work():
-                self._likelihood = likelihood_of(self.posterior_, standardised_targets(self), stored=stored)
-        return self._likelihood
+                self.likelihood_ = likelihood_of(self.posterior_, standardised_targets(self), stored=stored)
+        return self.likelihood_
 
     def _at_work(self) -> Any:
         """Lets torch use as many threads as are worth it for products with all rows."""
         return free_threads(self.posterior_.x.device, len(self.posterior_.x) ** 2)
-
-
-MOST_STORED = 20_000
-"""The most points for which H is stored to find a likelihood: 3.2 GB."""
-
-
-def known_likelihood(model: Insight) -> Likelihood | None:
-    """Returns the likelihood of a fitted estimator where it has been computed; nothing is computed for it."""
-    return model._likelihood

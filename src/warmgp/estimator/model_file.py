@@ -14,7 +14,6 @@ from torch import Tensor
 
 from warmgp.control import Targets
 from warmgp.data.scaling import Standardizer
-from warmgp.estimator.insight import known_likelihood
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.report import Report
 from warmgp.estimator.units import known
@@ -247,7 +246,7 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
     if model.robust_weights_ is not None:
         tensors["robust_weights"] = torch.as_tensor(model.robust_weights_)
     names = getattr(model, "feature_names_in_", None)
-    likelihood = known_likelihood(model)
+    likelihood = model.likelihood_
     content = {
         "settings": settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SAVED}),
         "plan": plan_json.plan_to_json(model.plan_),
@@ -343,7 +342,7 @@ def _restore(
     model.solve_error_ = content.get("solve_error", float("nan"))
     model.stop_reason_ = content.get("stop_reason", "unknown")
     if (value := content["log_marginal_likelihood"]) is not None:
-        model._likelihood = Likelihood(value, content.get("log_marginal_likelihood_error", 0.0))
+        model.likelihood_ = Likelihood(value, content.get("log_marginal_likelihood_error", 0.0))
     if "y_train" in tensors:
         model.y_train_, model.training_rows_ = tensors["y_train"].numpy(), tensors["training_rows"].numpy()
     model.n_features_in_ = len(columns.names)

@@ -90,8 +90,9 @@ class TrainingData:
         trend, y, said = self.trend, self.y[some], self.said.at(some)
         if trend is not None:
             trend, y = trend.refitted(self.x, self.y, some, said.of_targets(y))
-        rows, given = self.rows[some], self.y_given[some]
-        return replace(self, x=self.x[some], y=y, trend=trend, said=said, rows=rows, y_given=given)
+        return replace(
+            self, x=self.x[some], y=y, trend=trend, said=said, rows=self.rows[some], y_given=self.y_given[some]
+        )
 
     def turned(self, angle: float) -> TrainingData:
         """Returns the same data with the two standardised inputs turned by an angle in degrees."""
@@ -162,7 +163,9 @@ def training_data(
             scaler.y(given["validation y"]),
         )
     known, said = said.variances is not None or not model.learn_noise, said.in_units(scaler.y_scale)
-    return TrainingData(scaler, x, left, held_out, given, too_fine(columns, x), trend, said, known, rows, targets)
+    return TrainingData(
+        scaler, x, left, held_out, given, too_fine(columns, x), trend, said, known, rows, np.array(targets)
+    )
 
 
 def columns_of(model: Any, columns: InputMap) -> InputMap:

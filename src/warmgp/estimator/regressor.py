@@ -173,7 +173,8 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, RegressorMixi
         the noise, which a predictive standard deviation is at least. It is an upper estimate.
     log_marginal_likelihood_value_, log_marginal_likelihood_error_ : float
         The log marginal likelihood at the final hyperparameters, in standardised units, and its standard error, 0 where
-        it is exact. Computed when first asked for. With a trend it is that of its estimated coefficients.
+        it is exact. Computed when first asked for, and kept in ``likelihood_``. With a trend it is that of its
+        estimated coefficients.
     loo_ : LeaveOneOut
         Every training row predicted from all others, in units of y; computed when first asked for. :meth:`diagnose`
         says what follows.
@@ -368,10 +369,11 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, RegressorMixi
         self.converged_ = final.converged and result.accuracy.suffices
         self.solve_error_ = result.accuracy.mean
         self.y_train_, self.training_rows_ = data.y_given, data.rows
-        self._loo = self._likelihood = None
+        self.likelihood_ = None
+        self.__dict__.pop("loo_", None)  # of an earlier fit
         if posterior.factor is not None:
             y = torch.as_tensor(data.y).to(device=plan.device, dtype=plan.dtype)
-            self._likelihood = Likelihood(log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor))
+            self.likelihood_ = Likelihood(log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor))
         self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
         self.report_ = replace(self.report_, remarks=(*remarks, *set_aside(self.robust_weights_)))
         if not final.converged:

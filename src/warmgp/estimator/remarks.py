@@ -16,7 +16,6 @@ from torch import Tensor
 from warmgp.checks import warn_user
 from warmgp.data.outliers import FloatArray, Outliers, outliers, outliers_of
 from warmgp.estimator.convergence import ConvergenceWarning
-from warmgp.estimator.insight import known_likelihood
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
 from warmgp.planning.request import is_auto
@@ -78,7 +77,7 @@ def judged(
     reason = result.stopped_early or ("settled" if len(result.history) < plan.n_steps else "steps")
     if plan.climb is not None and plan.climb.points >= len(y) and reason == "steps" and left_open:
         reason = "settled"  # in the climb: the steps after it are for the records
-    known = known_likelihood(model)
+    known = model.likelihood_
     nothing = _explains_nothing(None if known is None else known.value, y, result, left_open)
     if nothing:
         reason = "flat" if reason == "settled" else reason

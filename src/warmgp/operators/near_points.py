@@ -46,7 +46,8 @@ def first_stretch(m: int) -> int:
 
 
 def nearest_others(z: NDArray[np.float64], m: int) -> NDArray[np.int64]:
-    """Returns the places of the m nearest other points of each of the points z, (n, d), as (n, m), m < n, in no order."""
+    """Returns the places of the m nearest other points of each of the points z, (n, d): (n, m) with m < n, in no
+    order."""
     found = cKDTree(z, balanced_tree=False).query(z, m + 1, workers=torch.get_num_threads())[1]
     return without_own(found)
 

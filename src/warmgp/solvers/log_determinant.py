@@ -5,8 +5,8 @@ With the sparse factor P⁻¹ = SᵀS of near neighbours (:mod:`warmgp.solvers.p
     log|H| = −2 log|S| + tr log M,      M = S H Sᵀ,
 
 log|S| is a sum, and M is near to I. For probes z of ±1 the expectation of zᵀ(log M)z is that trace; k steps of Lanczos'
-recurrence from z give a quadrature of it with k nodes, the eigenvalues of a tridiagonal matrix. It is an upper bound that
-falls with every step, for a logarithm. The error of the trace is what chance leaves of the probes' mean, and what
+recurrence from z give a quadrature of it with k nodes, the eigenvalues of a tridiagonal matrix. It is an upper bound
+that falls with every step, for a logarithm. The error of the trace is what chance leaves of the probes' mean, and what
 the last steps say of those not taken.
 """
 

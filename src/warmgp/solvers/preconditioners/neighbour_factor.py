@@ -164,7 +164,7 @@ class NeighbourFactor(Preconditioner):
 
     @property
     def root_log_determinant(self) -> float:
-        """log|S|: S is triangular in the order of the search, and a point's own entry is its diagonal."""
+        """The logarithm of |S|, which is triangular in the order of the search: a point's own entry is its diagonal."""
         return float(self._S.own.log().sum())
 
 
