@@ -69,8 +69,7 @@ def log_determinant(
     factor = factor or near_factor(operator)
     generator = torch.Generator().manual_seed(SEED)
     values, left, steps = _traces(operator, factor, min(AT_FIRST, most), wanted, generator)
-    needed = math.ceil(len(values) * (_spread(values) / (0.9 * wanted)) ** 2) if wanted > 0 else most
-    while len(values) < min(needed, most):
+    while _spread(values) + left > wanted and len(values) < most:
         more = min(AT_FIRST, most - len(values))
         others, their_left, their_steps = _traces(operator, factor, more, wanted, generator)
         values = torch.cat([values, others])
