@@ -125,6 +125,14 @@ def test_a_drift_over_the_rows_is_said_to_be_one() -> None:
     X, y = table(500)
     found = diagnosis(X, y + np.linspace(-1, 1, 500), init=Hyperparameters(0.4, 1.0, [0.8, 1.0, 50.0]), n_steps=0)
     assert any(f"residuals depend on {ORDER}" in one for one in found.remarks)
+    assert found.in_turn > 0.3 and not any("follow each other" in one for one in found.remarks)  # said once
+
+
+def test_rows_that_follow_each_other_alike_are_said_to() -> None:
+    """A wave of ten rows, which groups of dozens of rows do not show."""
+    X, y = table(500)
+    wave = np.sin(2 * np.pi * np.arange(500) / 10)
+    found = diagnosis(X, y + wave, init=Hyperparameters(0.5, 1.0, [0.8, 1.0, 50.0]), n_steps=0)
     assert found.in_turn > 0.3 and any("follow each other" in one for one in found.remarks)
 
 

@@ -13,6 +13,7 @@ from gp_truth import h_matrix
 from row_noise_truth import dense_h, weights_and_errors
 from trend_truth import in_user_units, kriging, monomials
 from warmgp import GPRegressor, Hyperparameters
+from warmgp.estimator.prepare import training_data
 from warmgp.leave_one_out import left_out, targets_of
 
 KERNELS = ["matern12", "matern32", "matern52", "rbf"]
@@ -77,6 +78,15 @@ def test_rows_of_weight_zero_are_not_left_out_but_absent() -> None:
     np.testing.assert_array_equal(model.loo_.y, y[weight > 0])
     place = int(np.flatnonzero(model.loo_.rows == 5)[0])
     assert model.loo_.std[place] > 9 * model.noise_std_  # its own noise is ten times that of others
+
+
+def test_rows_that_a_time_limit_draws_keep_their_numbers() -> None:
+    X, y = data(40)
+    weight = np.ones(40)
+    weight[2] = 0.0
+    drawn = training_data(GPRegressor(), X, y, None, weight).drawn(15, 0)
+    assert len(drawn.rows) == 15 and 2 not in drawn.rows
+    np.testing.assert_array_equal(drawn.y_given, y[drawn.rows])
 
 
 # -- from probes -----------------------------------------------------------------------------------------------------

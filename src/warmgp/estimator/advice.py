@@ -53,7 +53,8 @@ def advice(
     told += _of_bars(loo, coverage)
     told += _of_outliers(loo)
     told += [text for one in found for text in _of_dependence(one)]
-    if turn > max(IN_TURN, 4.0 / math.sqrt(len(loo.rows))):
+    drifts = any(one.mean_seen for one in found if one.name == ORDER)
+    if turn > max(IN_TURN, 4.0 / math.sqrt(len(loo.rows))) and not drifts:
         told.append(
             f"residuals of rows that follow each other are alike (correlation {turn:.2f}): something that changes from "
             "row to row is not in X, so error bars of averages over neighbouring rows are too small. Add the time, or "
@@ -64,7 +65,7 @@ def advice(
 
 
 def _of_bars(loo: LeaveOneOut, coverage: Mapping[float, float]) -> list[str]:
-    """Says whether error bars are too small or too wide, or right but for rows far outside."""
+    """Says whether error bars are too small or too wide, or errors are not normal."""
     n = len(loo.rows)
 
     def off(level: float) -> float:
@@ -79,6 +80,11 @@ def _of_bars(loo: LeaveOneOut, coverage: Mapping[float, float]) -> list[str]:
             f"{seen}: most errors are smaller than their error bars, and a few are far larger. Use robust=True where "
             "those are mistakes, noise_variance= or sample_weight= where some rows are known to be worse, the "
             "logarithm of y where it is skewed"
+        ]
+    if off(0.5) * off(0.9) < 0:
+        return [
+            f"{seen}: errors are not normal, so that intervals of some levels are too small and of others too wide. What "
+            "is said below may be why; a few groups of rows that X does not tell apart do this, too"
         ]
     if off(0.5) < 0 or off(0.9) < 0:
         return [
@@ -123,7 +129,7 @@ def _of_dependence(one: Dependence) -> list[str]:
         else:
             seen += _remedy(one)
         told.append(seen)
-    if one.size_seen:
+    if one.size_seen and not one.mean_seen:  # which moves sizes, too
         seen = f"the size of residuals depends on {one.name} ({one.of_size:.1%} of its variance): error bars are too "
         seen += "small at some values of it and too wide at others. "
         if one.name == PREDICTION:
