@@ -83,8 +83,8 @@ def _of_bars(loo: LeaveOneOut, coverage: Mapping[float, float]) -> list[str]:
         ]
     if off(0.5) * off(0.9) < 0:
         return [
-            f"{seen}: errors are not normal, so that intervals of some levels are too small and of others too wide. What "
-            "is said below may be why; a few groups of rows that X does not tell apart do this, too"
+            f"{seen}: errors are not normal, so that intervals of some levels are too small and of others too wide. "
+            "What is said below may be why; a few groups of rows that X does not tell apart do this, too"
         ]
     if off(0.5) < 0 or off(0.9) < 0:
         return [
