@@ -57,6 +57,17 @@ def test_relevance_is_in_spreads_of_the_data(good: tuple[GPRegressor, Diagnosis]
     assert set(found.relevance) == {"east", "north", "month"} and list(found.relevance)[-1] == "month"
     spread = table()[0]["east"].std(ddof=0)
     assert found.relevance["east"] == pytest.approx(model.length_scales_[0] / spread, rel=1e-6)
+    assert found.effects["month"] < 0.2 * model.noise_std_ < found.effects["east"]
+    assert any(one.startswith("month: along these") for one in found.remarks)
+
+
+def test_an_input_along_which_the_function_is_a_line_is_not_called_idle() -> None:
+    """Its length scale is long, and the signal as large as it has to be: that is how a process draws a line."""
+    X, y = table(300)
+    line = Hyperparameters(0.1, 60.0, [100.0, 100.0, 5000.0])
+    found = diagnosis(X, X["east"].to_numpy() / 10 + 0.1 * y, init=line, n_steps=0)
+    assert found.relevance["east"] > 50 and found.effects["east"] > 1.0
+    assert not any("east" in one.split(": along")[0] for one in found.remarks if "along these" in one)
 
 
 def test_a_good_model_is_let_alone(good: tuple[GPRegressor, Diagnosis]) -> None:

@@ -28,8 +28,8 @@ LISTED = 10
 IN_TURN = 0.05
 """The least correlation of rows that follow each other that is worth a word, beside four times that of chance."""
 
-IRRELEVANT = 10.0
-"""Length scales, in spreads of the data, above which an input hardly counts."""
+IRRELEVANT = 0.2
+"""The change of the function along an input, in units of the noise, below which it hardly counts."""
 
 LITTLE = 0.2
 """The share of the variance of y below which a model predicts little."""
@@ -41,7 +41,7 @@ def advice(
     coverage: Mapping[float, float],
     found: Sequence[Dependence],
     turn: float,
-    relevance: Mapping[str, float],
+    effects: Mapping[str, float],
 ) -> tuple[str, ...]:
     """Returns the remarks on a fitted estimator, those of its fit first."""
     told = list(model.report_.remarks)
@@ -60,7 +60,7 @@ def advice(
             "row to row is not in X, so error bars of averages over neighbouring rows are too small. Add the time, or "
             "whatever the rows are ordered by, as a column"
         )
-    told += _of_relevance(loo, relevance)
+    told += _of_inputs(model, loo, effects)
     return tuple(told)
 
 
@@ -155,15 +155,15 @@ def _of_kind(kind: ColumnKind) -> str:
     return "Try another kernel, or train longer (n_steps)"
 
 
-def _of_relevance(loo: LeaveOneOut, relevance: Mapping[str, float]) -> list[str]:
+def _of_inputs(model: Any, loo: LeaveOneOut, effects: Mapping[str, float]) -> list[str]:
     """Names inputs that hardly count, and says where all together tell little."""
     told = []
-    idle = [name for name, length in relevance.items() if length > IRRELEVANT]
-    if idle and len(idle) < len(relevance):
+    idle = [name for name, change in effects.items() if change < IRRELEVANT * model.noise_std_]
+    if idle and len(idle) < len(effects):
         listed = ", ".join(idle[:LISTED]) + (", …" if len(idle) > LISTED else "")
         told.append(
-            f"{listed}: length scales of more than {IRRELEVANT:g} spreads of the data, so predictions hardly change "
-            "along them. Leave them out for a simpler model, unless they matter outside of the data"
+            f"{listed}: along these the function changes by less than a fifth of the noise, so they hardly count. "
+            "Leave them out for a simpler model, unless they matter outside of the data"
         )
     if 1.0 - np.mean((loo.y - loo.mean) ** 2) / np.var(loo.y) < LITTLE:
         told.append(

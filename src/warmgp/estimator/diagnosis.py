@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from scipy.stats import kstest
@@ -71,8 +72,11 @@ class Diagnosis:
     in_turn : float
         The correlation of residuals of rows that follow each other.
     relevance : dict of str to float
-        The length scale of each input in units of its spread in the data, shortest first: below 1 it matters much,
-        above 10 hardly.
+        The length scale of each input in units of its spread in the data, shortest first: below 1 the function goes up
+        and down along it, above 10 it is nearly straight.
+    effects : dict of str to float
+        How much the function changes between two random rows that differ in one input alone, by the model: a standard
+        deviation, in units of y. Below the noise an input hardly counts.
     remarks : tuple of str
         What was seen, what it means and what to do about it.
     """
@@ -92,6 +96,7 @@ class Diagnosis:
     dependences: tuple[Dependence, ...]
     in_turn: float
     relevance: Mapping[str, float]
+    effects: Mapping[str, float]
     remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -105,6 +110,8 @@ class Diagnosis:
             f"{self.pit_distance:.3f}",
             "  length scales in spreads of the data: "
             + ", ".join(f"{name} {length:.2g}" for name, length in self.relevance.items()),
+            "  change along inputs, in units of y: "
+            + ", ".join(f"{name} {effect:.2g}" for name, effect in self.effects.items()),
             "  worst rows: "
             + "; ".join(f"{w.row}: {w.y:.4g}, predicted {w.mean:.4g} ± {w.std:.2g}" for w in self.worst[:SHOWN]),
             "remarks" if self.remarks else "nothing to remark: residuals show no pattern",
@@ -124,6 +131,7 @@ def diagnosed(model: Any, loo: LeaveOneOut) -> Diagnosis:
     pit = ndtr(z)
     test = kstest(pit, "uniform")
     found, turn, relevance = dependences(model, loo), in_turn(loo), relevance_of(model)
+    effects = effects_of(model, relevance)
     coverage = {level: float(np.mean(np.abs(z) <= ndtri(0.5 + level / 2))) for level in LEVELS}
     return Diagnosis(
         rows=len(z),
@@ -141,7 +149,8 @@ def diagnosed(model: Any, loo: LeaveOneOut) -> Diagnosis:
         dependences=found,
         in_turn=turn,
         relevance=relevance,
-        remarks=advice(model, loo, coverage, found, turn, relevance),
+        effects=effects,
+        remarks=advice(model, loo, coverage, found, turn, effects),
     )
 
 
@@ -171,3 +180,14 @@ def relevance_of(model: Any) -> dict[str, float]:
             if spread[inputs[0]] > 0
         }
     return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def effects_of(model: Any, relevance: Mapping[str, float]) -> dict[str, float]:
+    """Returns how much the function changes between two random rows that differ in one thing alone, in units of y.
+
+    Two rows are √2 spreads apart, and by the prior √(2s²(1 − k(√2/ℓ))) is the standard deviation of their difference.
+    A long length scale is no sign that an input does not count: a line along it has one, and a large signal s.
+    """
+    r = 2.0**0.5 / torch.tensor(list(relevance.values()), dtype=torch.float64)
+    changes = (2.0 * (1.0 - model.kernel_.profile(r))).clamp_min(0.0).sqrt() * model.signal_std_
+    return dict(zip(relevance, changes.tolist(), strict=True))
