@@ -37,6 +37,7 @@ PAGES = (
     "columns.md",
     "intervals.md",
     "known_errors.md",
+    "diagnose.md",
     "command_line.md",
     "grids.md",
     "mathematics.md",

@@ -22,6 +22,8 @@ ROOMS = (
     "trend",
     "control",
     "posterior",
+    "leave_one_out",
+    "likelihood",
     "training",
     "planning",
     "data",

@@ -186,15 +186,18 @@ class Posterior:
         left = self._trend_left(x_new)
         return latent + left @ self.trend.covariance @ left.T
 
-    def cholesky_factor(self) -> Tensor:
+    def cholesky_factor(self, *, keep: bool = True) -> Tensor:
         """Returns the lower Cholesky factor of H, (n, n), in float64.
 
-        It is made once, in n³/3 operations, where it did not come with the model.
+        It is made once, in n³/3 operations, where it did not come with the model; without ``keep`` it is made for the
+        caller alone.
         """
-        if self.factor is None:
-            object.__setattr__(self, "factor", factorise(self._operator()))
-        assert self.factor is not None
-        return self.factor
+        if self.factor is not None:
+            return self.factor
+        made = factorise(self._operator())
+        if keep:
+            object.__setattr__(self, "factor", made)
+        return made
 
     def _trend_left(self, x_new: Tensor) -> Tensor:
         """Returns u = t(x_new) − k(x_new, x) V, (m, p) in float64: what of the trend the data near by do not fix."""

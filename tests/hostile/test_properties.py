@@ -210,6 +210,19 @@ def test_intervals(world: World, way: str, coverage: float, noise: bool, scale: 
     assert abs(model.noise_std_ / (world.noise * np.std(scale * y)) - 1) < 1e-6
 
 
+@law(worlds(), ways, examples=100)
+def test_a_row_left_out_is_a_row_that_was_never_there(world: World, way: str) -> None:
+    X, y, _ = world.data
+    assume(world.n > 3)
+    settings = WAYS[way] | {"standardize": False}
+    model, i = world.fit(X, y, **settings), world.seed % world.n
+    mean, std = answers(world.fit(np.delete(X, i, 0), np.delete(y, i), **settings), X[[i]])
+    loo = model.loo_
+    alike((loo.mean[[i]], loo.std[[i]]), (mean, std), 1e-4, std=way == "exact")
+    truth = world.reference(X, y, standardize=False).log_likelihood()
+    assert abs(model.log_marginal_likelihood_value_ - truth) <= 1e-6 * (world.n + abs(truth))
+
+
 # -- gradients -------------------------------------------------------------------------------------------------------
 def slopes(world: World, x: Array, y: Array) -> Array:
     """∂L/∂θ by central differences of the reference's likelihood."""

@@ -24,6 +24,7 @@ from warmgp.cli import options as opt
 from warmgp.cli.answers import FarInputs, answer, length_scales, levels_asked
 from warmgp.cli.at_once import AtOnce, predict_rows
 from warmgp.cli.columns import UsageError, feature_chunks, one_target, resolve
+from warmgp.cli.diagnosing import diagnose_model
 from warmgp.cli.fitting import (
     check_apart,
     check_fit,
@@ -291,8 +292,8 @@ def info(model: opt.Model) -> None:
             f"{epochs:.0f} epochs, {seconds:.1f} s"
         )
         rows["last residuals"] = f"{history[-1].residual_mean:.3g} (mean), {history[-1].residual_probes:.3g} (probes)"
-    if fitted.log_marginal_likelihood_value_ is not None:
-        rows["log marginal likelihood"] = f"{fitted.log_marginal_likelihood_value_:.6g} (standardised units)"
+    if (likelihood := fitted.likelihood_) is not None:
+        rows["log marginal likelihood"] = f"{likelihood} (standardised units)"
     if fitted.anisotropy_ is not None:
         rows["anisotropy"] = str(fitted.anisotropy_)
     show(str(model), rows)
@@ -301,6 +302,17 @@ def info(model: opt.Model) -> None:
         grid.add_row(*cells(*row))
     console().print(grid)
     show_trend(fitted)
+
+
+@app.command()
+def diagnose(
+    model: opt.Model,
+    out: opt.OutLeftOut = None,
+    likelihood: opt.WithLikelihood = False,
+    device: opt.Device = "auto",
+) -> None:
+    """Say how good a model is by its own rows, each predicted from all others, and what to do about it."""
+    diagnose_model(model, out, device, likelihood=likelihood)
 
 
 @app.command()

@@ -58,7 +58,7 @@ CheckpointEvery = Annotated[int, typer.Option(help="steps between checkpoints")]
 Resume = Annotated[bool, typer.Option("--resume", help="go on from the checkpoint, if there is one")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only say how it would train, and the cost")]
 
-# -- of predict, score and demo --------------------------------------------------------------------------------------
+# -- of predict, score, diagnose and demo ----------------------------------------------------------------------------
 MaybeData = Annotated[
     Path | None, typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .parquet or .npz; grid: .nc")
 ]
@@ -78,6 +78,10 @@ Interval = Annotated[
 ]
 Quantiles = Annotated[str | None, typer.Option(metavar="Q,Q", help="also these quantiles, such as 0.05,0.5,0.95")]
 Samples = Annotated[int, typer.Option(help="also this many posterior functions, without noise")]
+OutLeftOut = Annotated[
+    Path | None, typer.Option("--out", help="table of left-out rows to write: .csv, .csv.gz, .parquet or .npz")
+]
+WithLikelihood = Annotated[bool, typer.Option("--likelihood", help="also the log marginal likelihood")]
 Truth = Annotated[list[str], typer.Option(metavar="COL", help="column that holds the truth")]
 OutPicture = Annotated[Path, typer.Option(help="where the picture goes")]
 Points = Annotated[int, typer.Option("--n", min=10, help="training points")]

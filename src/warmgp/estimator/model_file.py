@@ -23,6 +23,7 @@ from warmgp.gradient import GradientEstimator
 from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters, Units
 from warmgp.kernels import KERNELS, Kernel, get_kernel
+from warmgp.likelihood import Likelihood
 from warmgp.operators.row_noise import RowNoise
 from warmgp.planning.devices import resolve_device
 from warmgp.planning.request import DTYPES, STARTS, bytes_of
@@ -90,6 +91,11 @@ NOISE = {
     "noise_known": TensorRule(("n",), DOUBLE),
 }
 """What the noise of each row is made of, where rows have noise of their own."""
+TARGET = {
+    "y_train": TensorRule(("n",), DOUBLE),
+    "training_rows": TensorRule(("n",), (torch.int64,)),
+}
+"""The targets in the user's units, and the numbers of their rows; files of earlier versions have none."""
 ROBUST = {"robust_weights": TensorRule(("rows",), DOUBLE)}
 """The weights that a robust fit gave to all rows of its data, used or not."""
 CONTENT = record(
@@ -111,6 +117,7 @@ CONTENT = record(
         "angle": number(),
         "trend_terms": list_of(list_of(whole(0))),
         "target_name": maybe(text),
+        "log_marginal_likelihood_error": number(0.0),
     },
 )
 
@@ -234,9 +241,12 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         tensors["targets_step"] = torch.tensor([posterior.targets.step], dtype=torch.float64)
     if posterior.noise is not None:
         tensors |= {"noise_shares": posterior.noise.shares, "noise_known": posterior.noise.known}
+    if model.y_train_ is not None and model.training_rows_ is not None:
+        tensors |= {"y_train": torch.as_tensor(model.y_train_), "training_rows": torch.as_tensor(model.training_rows_)}
     if model.robust_weights_ is not None:
         tensors["robust_weights"] = torch.as_tensor(model.robust_weights_)
     names = getattr(model, "feature_names_in_", None)
+    likelihood = model.likelihood_
     content = {
         "settings": settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SAVED}),
         "plan": plan_json.plan_to_json(model.plan_),
@@ -247,10 +257,12 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         "converged": model.converged_,
         "solve_error": model.solve_error_,
         "stop_reason": model.stop_reason_,
-        "log_marginal_likelihood": model.log_marginal_likelihood_value_,
+        "log_marginal_likelihood": None if likelihood is None else likelihood.value,
         "feature_names": None if names is None else list(names),
         "target_name": getattr(model, "target_name_", None),
     }
+    if likelihood is not None:
+        content["log_marginal_likelihood_error"] = likelihood.error
     if trend is not None:
         content["trend_terms"] = [list(term) for term in trend.basis.terms]
     if scaler.columns.parts:
@@ -290,7 +302,7 @@ def _restore(
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
     terms = content.get("trend_terms")
     more = dict(TREND) if terms is not None else {}
-    for some in (TARGETS, NOISE, ROBUST):
+    for some in (TARGETS, NOISE, TARGET, ROBUST):
         more |= some if some.keys() & tensors.keys() else {}
     sizes = check_tensors(tensors, TENSORS | more)
     d, lengths = sizes["d"], sizes["t"] - 2
@@ -329,7 +341,10 @@ def _restore(
     model.converged_ = content["converged"]
     model.solve_error_ = content.get("solve_error", float("nan"))
     model.stop_reason_ = content.get("stop_reason", "unknown")
-    model.log_marginal_likelihood_value_ = content["log_marginal_likelihood"]
+    if (value := content["log_marginal_likelihood"]) is not None:
+        model.likelihood_ = Likelihood(value, content.get("log_marginal_likelihood_error", 0.0))
+    if "y_train" in tensors:
+        model.y_train_, model.training_rows_ = tensors["y_train"].numpy(), tensors["training_rows"].numpy()
     model.n_features_in_ = len(columns.names)
     model.target_name_ = content.get("target_name")
     model.robust_weights_ = _robust_weights(tensors)

@@ -62,6 +62,10 @@ class TrainingData:
         Weights of rows, and variances of their noise that are known.
     known_noise : bool
         Whether noise is known beside what is learned, or in its place.
+    rows : ndarray of int, (n,)
+        The numbers of the rows in the user's X.
+    y_given : ndarray, (n,)
+        Their targets in the user's units.
     team : Team or None
         The processes that train on them together, if there are several.
     """
@@ -72,9 +76,11 @@ class TrainingData:
     held_out: tuple[FloatArray, FloatArray] | None
     as_given: dict[str, FloatArray]
     too_fine: str
-    trend: OrdinaryTrend | None = None
-    said: RowWeights = RowWeights()  # noqa: RUF009
-    known_noise: bool = False
+    trend: OrdinaryTrend | None
+    said: RowWeights
+    known_noise: bool
+    rows: NDArray[np.int64]
+    y_given: FloatArray
     team: Team | None = None
 
     def row_noise(self, device: torch.device) -> RowNoise | None:
@@ -89,7 +95,9 @@ class TrainingData:
         trend, y, said = self.trend, self.y[some], self.said.at(some)
         if trend is not None:
             trend, y = trend.refitted(self.x, self.y, some, said.of_targets(y))
-        return replace(self, x=self.x[some], y=y, trend=trend, said=said)
+        return replace(
+            self, x=self.x[some], y=y, trend=trend, said=said, rows=self.rows[some], y_given=self.y_given[some]
+        )
 
     def turned(self, angle: float) -> TrainingData:
         """Returns the same data with the two standardised inputs turned by an angle in degrees."""
@@ -135,6 +143,7 @@ def training_data(
     inputs = check_inputs(model, X, reset=True, least=2)
     targets, rest = check_targets(y, len(inputs)), integer_rest(X)
     said, used = row_weights(sample_weight, noise_variance, len(inputs))
+    rows = np.arange(len(inputs)) if used is None else np.flatnonzero(used)
     if used is not None:
         inputs, targets, rest = inputs[used], targets[used], None if rest is None else rest[used]
     name = getattr(y, "name", None)
@@ -160,7 +169,9 @@ def training_data(
             scaler.y(given["validation y"]),
         )
     known, said = said.variances is not None or not model.learn_noise, said.in_units(scaler.y_scale)
-    return TrainingData(scaler, x, left, held_out, given, too_fine(columns, x), trend, said, known)
+    return TrainingData(
+        scaler, x, left, held_out, given, too_fine(columns, x), trend, said, known, rows, np.array(targets)
+    )
 
 
 def columns_of(model: Any, columns: InputMap) -> InputMap:

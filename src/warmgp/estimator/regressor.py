@@ -20,6 +20,7 @@ from warmgp.estimator import model_file
 from warmgp.estimator.anisotropy import turned
 from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
 from warmgp.estimator.in_units import InUnits
+from warmgp.estimator.insight import Insight
 from warmgp.estimator.intervals import Intervals
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.predicting import Predicting
@@ -37,6 +38,7 @@ from warmgp.gradient import GradientEstimator
 from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
+from warmgp.likelihood import Likelihood
 from warmgp.planning.plan import Plan
 from warmgp.planning.threads import limited_threads
 from warmgp.solvers import Solver
@@ -45,7 +47,7 @@ from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.state import Callback, TrainingOptions
 
 
-class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator):
+class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, RegressorMixin, BaseEstimator):
     """Regresses by Gaussian processes, on ten thousand to millions of points.
 
     Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
@@ -171,9 +173,15 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
     solve_error_ : float
         What that check found: how far the mean is from exact, as a root mean square over training points in units of
         the noise, which a predictive standard deviation is at least. It is an upper estimate.
-    log_marginal_likelihood_value_ : float or None
-        At the final hyperparameters and in standardised units, where variances are exact; None otherwise. With a trend
-        it is that of its estimated coefficients.
+    log_marginal_likelihood_value_, log_marginal_likelihood_error_ : float
+        The log marginal likelihood at the final hyperparameters, in standardised units, and its standard error, 0 where
+        it is exact. Computed when first asked for, and kept in ``likelihood_``. With a trend it is that of its
+        estimated coefficients.
+    loo_ : LeaveOneOut
+        Every training row predicted from all others, in units of y; computed when first asked for. :meth:`diagnose`
+        says what follows.
+    y_train_, training_rows_ : ndarray of shape (n,)
+        The targets that were trained on, in their units, and the numbers of their rows in X.
     kernel_ : Kernel
         The kernel of the model: the one that was given, or that the data have chosen.
     n_features_in_ : int
@@ -370,11 +378,12 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
         self.n_steps_ = len(self.history_)
         self.converged_ = final.converged and result.accuracy.suffices
         self.solve_error_ = result.accuracy.mean
-        self.log_marginal_likelihood_value_ = None
+        self.y_train_, self.training_rows_ = data.y_given, data.rows
+        self.likelihood_ = None
+        self.__dict__.pop("loo_", None)  # of an earlier fit
         if posterior.factor is not None:
             y = torch.as_tensor(data.y).to(device=plan.device, dtype=plan.dtype)
-            value = log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor)
-            self.log_marginal_likelihood_value_ = value
+            self.likelihood_ = Likelihood(log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor))
         self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
         self.report_ = replace(self.report_, remarks=(*remarks, *set_aside(self.robust_weights_)))
         if not final.converged:

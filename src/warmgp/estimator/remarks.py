@@ -77,7 +77,8 @@ def judged(
     reason = result.stopped_early or ("settled" if len(result.history) < plan.n_steps else "steps")
     if plan.climb is not None and plan.climb.points >= len(y) and reason == "steps" and left_open:
         reason = "settled"  # in the climb: the steps after it are for the records
-    nothing = _explains_nothing(model.log_marginal_likelihood_value_, y, result, left_open)
+    known = model.likelihood_
+    nothing = _explains_nothing(None if known is None else known.value, y, result, left_open)
     if nothing:
         reason = "flat" if reason == "settled" else reason
         remarks.append(nothing)

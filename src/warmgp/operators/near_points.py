@@ -1,4 +1,4 @@
-"""The nearest earlier points of points in an order, by trees: for few inputs, at any number of points.
+"""The nearest points, all others or the earlier ones of an order, by trees: for few inputs, at any number of points.
 
 Points follow each other in an order, in stretches of which each is a quarter longer than all before it were together
 a quarter of. Candidates for a point are those before its stretch began, so that one tree serves a whole stretch, and a
@@ -43,3 +43,21 @@ def nearest_before(z: NDArray[np.float64], places: NDArray[np.int64], m: int) ->
 def first_stretch(m: int) -> int:
     """Returns the number of points before the first stretch: enough to choose m of them."""
     return m + 1
+
+
+def nearest_others(z: NDArray[np.float64], m: int) -> NDArray[np.int64]:
+    """Returns the places of the m nearest other points of each of the points z, (n, d): (n, m) with m < n, in no
+    order."""
+    found = cKDTree(z, balanced_tree=False).query(z, m + 1, workers=torch.get_num_threads())[1]
+    return without_own(found)
+
+
+def without_own(found: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns the m near points (n, m) of each point that are not the point itself, of m + 1 that were found.
+
+    Where many points coincide its own number may not be among them; the last is then left out.
+    """
+    n, m = len(found), found.shape[1] - 1
+    own = found == np.arange(n)[:, None]
+    own[:, -1] |= ~own.any(1)
+    return found[~own].reshape(n, m)

@@ -11,7 +11,7 @@ k(·, x) costs, without its columns.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -21,6 +21,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.distances import distances_within
 from warmgp.operators.indices import ranges
+from warmgp.operators.near_points import nearest_others, without_own
 from warmgp.operators.row_noise import Noise, RowNoise
 
 DISTANCES = {True: 2**19, False: 2**27}
@@ -32,6 +33,9 @@ ENTRIES = {True: 2**17, False: 2**25}
 PROBED, SHUFFLED = 32, 0.05
 """Training points by which it is judged whether float32 ranks distances: its rounding has to be below that share of
 the square of their typical distance to the last of their near points."""
+
+TREE_INPUTS = 3
+"""The most inputs for which trees find near points faster than looking at all pairs."""
 
 LEAST = 1e-12
 """Variances, as a share of the prior's, below which rounding in float64 may have made them."""
@@ -97,6 +101,14 @@ class NearPoints:
             tile = torch.addmm(squares, new[rows], z.T, alpha=-2.0)  # squared distance, up to the new point's square
             found.append(_smallest(tile, self.m))
         return torch.cat(found)
+
+    def nearest_others(self) -> Tensor:
+        """Returns the m nearest others of each training point, (n, m), in no order; m is then below n."""
+        if self.x.shape[1] <= TREE_INPUTS:
+            found = nearest_others(self._z.cpu().numpy(), self.m)
+        else:
+            found = without_own(replace(self, m=self.m + 1).nearest(self.x).cpu().numpy())
+        return torch.as_tensor(found, device=self.x.device)
 
     def _scaled(self, x: Tensor) -> Tensor:
         """Returns z = (x − the middle of the training inputs)/ℓ in float64, (b, d)."""

@@ -153,6 +153,20 @@ class NeighbourFactor(Preconditioner):
             U.addmm_(self._Qt.T, self._Qt @ U, alpha=-1.0)
         return self._St.matmul(U).to(R.dtype)
 
+    # -- S alone, for P = V without a low rank -----------------------------------------------------------------------
+    def root(self, R: Tensor) -> Tensor:
+        """Returns S R, (n, c), in float64."""
+        return self._S.matmul(R.double())
+
+    def root_transposed(self, R: Tensor) -> Tensor:
+        """Returns SᵀR, (n, c), in float64."""
+        return self._St.matmul(R.double())
+
+    @property
+    def root_log_determinant(self) -> float:
+        """The logarithm of |S|, which is triangular in the order of the search: a point's own entry is its diagonal."""
+        return float(self._S.own.log().sum())
+
 
 def _in_double(low: PivotedCholesky | None, operator: KernelOperator) -> Tensor | None:
     """Returns L in float64, (n, k); None without a low rank, or where its pivots have become dependent.
@@ -217,6 +231,11 @@ class _Sparse:
         rows = torch.arange(0, n * k + 1, k, device=columns.device)
         self._columns, self._values = columns, values
         self._matrix = _csr(rows, columns.reshape(-1), values.reshape(-1), n)
+
+    @property
+    def own(self) -> Tensor:
+        """The last entry of every row, (n,): a point's own."""
+        return self._values[:, -1]
 
     def matmul(self, R: Tensor) -> Tensor:
         return self._matrix @ R
