@@ -4,10 +4,10 @@ Where length scales are many beside the points, the top of the likelihood lies t
 to explain the noise one by one, others that do matter are given up for good, and error bars end far too small. Two
 things are thought of beforehand, both of standardised data, and neither for sure:
 
-* an inverse length scale ρ = 1/ℓ is of the size of 1/(8√d), where a function is nearly linear, and may be any number of
-  times as large or as small: p(log ρ) ∝ r^½ / (1 + r²)^¾ with r = 8√d ρ. Its tails are so heavy that to take an input
-  in, or to leave it out, costs a nat, or half of one, for each factor of e;
-* there is noise: every length scale that is fitted may have explained as much as one residual of 0.07. With s² the sum
+* an inverse length scale ρ = 1/ℓ is of the size of 1/(7√d), where a function is nearly linear, and may be any number of
+  times as large or as small: p(log ρ) ∝ r^0.2 / (1 + r²)^0.6 with r = 7√d ρ. Its tails are so heavy that to take an
+  input in costs a nat for each factor of e, and to leave it out a fifth of one;
+* there is noise: every length scale that is fitted may have explained as much as one residual of 0.1. With s² the sum
   of their squares, p(log σ) ∝ (1 + s²/kσ²)^(−k/2), for k = n/3: σ comes out as s/√n or so where points agree with each
   other by chance, or because they are copies, and as small as it likes where more than a third of all points say so.
 
@@ -28,10 +28,10 @@ from warmgp.operators.row_noise import RowNoise
 ENOUGH = 25
 """Points for a length scale from which on they need no prior."""
 
-USUAL, SHORT_SIDE, LONG_SIDE = 8.0, 1.0, 0.5
+USUAL, SHORT_SIDE, LONG_SIDE = 7.0, 1.0, 0.2
 """The usual length scale in units of √d, and the nats that a factor of e costs far below and far above it."""
 
-MISSED, SHARE = 0.07, 1 / 3
+MISSED, SHARE = 0.1, 1 / 3
 """The residual that a length scale may have explained by chance, in standard deviations of y; and the share of points
 whose word counts against any prior: those of a function without noise are more."""
 
