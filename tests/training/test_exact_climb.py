@@ -51,12 +51,12 @@ def test_the_end_is_a_top_of_the_likelihood() -> None:
             assert near < top + 5e-4  # along the flat ridge of signal and length scales
 
 
-def test_a_climb_of_many_length_scales_stops_before_its_top() -> None:
+def test_a_climb_of_many_length_scales_ends_before_its_top() -> None:
     whole, all_y = data(580, 60, seed=1)
     x, y, new, targets = whole[:80], all_y[:80], whole[80:], all_y[80:]
     theta = climbed_start(x, y, KERNEL, ExactClimb(), 60, generator=draws())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warmgp.training.exact_climb.FEW_A_LENGTH", 0)
+        patch.setattr("warmgp.training.prior.ENOUGH", 1e-9)
         top = climbed_start(x, y, KERNEL, ExactClimb(), 60, generator=draws())
     terms = Terms(torch.arange(80)[None], 80)
     assert float(terms.densities(x, y, KERNEL, top)) > float(terms.densities(x, y, KERNEL, theta)) + 0.2

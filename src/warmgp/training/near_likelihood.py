@@ -34,6 +34,7 @@ from warmgp.operators.near_points import first_stretch, nearest_before
 from warmgp.operators.row_noise import RowNoise
 from warmgp.training.adam import Adam
 from warmgp.training.limits import ANYWHERE, Limits
+from warmgp.training.prior import Prior
 from warmgp.training.state import Callback, StepRecord, TrainingState, record_without_solve
 
 logger = logging.getLogger(__name__)
@@ -146,6 +147,7 @@ def climb(
     noise: RowNoise | None = None,
     callbacks: Sequence[Callback] = (),
     least_gain: float | None = None,
+    prior: Prior | None = None,
 ) -> Climbed:
     """Climbs the mean log-density of the terms from θ, by L-BFGS in log θ; returns the best point seen.
 
@@ -161,6 +163,8 @@ def climb(
         Called after every evaluation; one that returns True ends the climb.
     least_gain : float, optional
         The mean log-density that an iteration has to add for another one to follow; by default next to nothing.
+    prior : Prior, optional
+        What is thought of θ beforehand: its log-density is added to that of all terms before the mean is taken.
     """
     lengths = len(theta.length_scales)
     best = Climbed(theta, -math.inf)
@@ -174,7 +178,9 @@ def climb(
             found, gradient = conditionals(x, y, terms.groups, kernel, here, terms.last, noise)
         except torch.linalg.LinAlgError:
             return FAILED, np.zeros_like(u)
-        value, slope = float(found.sum()) / terms.points, limits.slope(u, gradient) / terms.points
+        more, by_prior = (0.0, 0.0) if prior is None else prior(here)
+        value = (float(found.sum()) + more) / terms.points
+        slope = limits.slope(u, gradient + by_prior) / terms.points
         if not (math.isfinite(value) and np.isfinite(slope).all()):
             return FAILED, np.zeros_like(u)
         if value > best.value:

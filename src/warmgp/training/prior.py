@@ -1,0 +1,94 @@
+"""What is thought of hyperparameters before few data are seen: a weak prior, for climbs of the likelihood.
+
+Where length scales are many beside the points, the top of the likelihood lies too far: inputs that do not matter come
+to explain the noise one by one, others that do matter are given up for good, and error bars end far too small. Two
+things are thought of beforehand, both of standardised data, and neither for sure:
+
+* an inverse length scale ρ = 1/ℓ is of the size of 1/(7√d), where a function is nearly linear, and may be any number of
+  times as large or as small: p(log ρ) ∝ r^0.2 / (1 + r²)^0.6 with r = 7√d ρ. Its tails are so heavy that to take an
+  input in costs a nat for each factor of e, and to leave it out a fifth of one;
+* there is noise: every length scale that is fitted may have explained as much as one residual of 0.1. With s² the sum
+  of their squares, p(log σ) ∝ (1 + s²/kσ²)^(−k/2), for k = n/3: σ comes out as s/√n or so where points agree with each
+  other by chance, or because they are copies, and as small as it likes where more than a third of all points say so.
+
+Both count less the more points there are for a length scale, and not at all from 25 on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.operators.row_noise import RowNoise
+
+ENOUGH = 25
+"""Points for a length scale from which on they need no prior."""
+
+USUAL, SHORT_SIDE, LONG_SIDE = 7.0, 1.0, 0.2
+"""The usual length scale in units of √d, and the nats that a factor of e costs far below and far above it."""
+
+MISSED, SHARE = 0.1, 1 / 3
+"""The residual that a length scale may have explained by chance, in standard deviations of y; and the share of points
+whose word counts against any prior: those of a function without noise are more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Holds a prior of θ; called, it gives log p(θ) up to a constant, and its gradient.
+
+    Attributes
+    ----------
+    weight : float
+        How much it counts, from 0 to 1.
+    length : float
+        The usual length scale.
+    each : Tensor, (lengths,)
+        How much each length scale counts: those that move together share one.
+    missed : float
+        s², the variance that length scales may have explained by chance.
+    points : float
+        k, the points whose word is enough.
+    share, known : float
+        The noise variance of a typical row is σ² times the one plus the other.
+    """
+
+    weight: float
+    length: float
+    each: Tensor
+    missed: float
+    points: float
+    share: float = 1.0
+    known: float = 0.0
+
+    @classmethod
+    def of(cls, n: int, d: int, groups: tuple[int, ...], noise: RowNoise | None = None) -> Prior | None:
+        """Returns that of n points with d inputs, whose length scales are in these groups; None where points are many.
+
+        ``noise`` is what that of rows is made of, by default σ² alone.
+        """
+        sizes = Counter(groups)
+        weight = 1.0 - n / (ENOUGH * len(sizes))
+        if weight <= 0.0:
+            return None
+        each = torch.tensor([1 / sizes[group] for group in groups], dtype=torch.float64)
+        rows = (1.0, 0.0) if noise is None else (float(noise.shares.median()), float(noise.known.median()))
+        return cls(weight, USUAL * d**0.5, each, MISSED**2 * len(sizes), SHARE * n, *rows)
+
+    def __call__(self, theta: Hyperparameters) -> tuple[float, Tensor]:
+        """Returns log p(θ), up to a constant, and its gradient in the order of ``Hyperparameters.vector``."""
+        vector = theta.vector
+        slope = torch.zeros_like(vector)
+        variance = self.share * vector[0] ** 2 + self.known
+        q = self.missed / (self.points * variance)
+        value = -0.5 * self.points * torch.log1p(q)
+        slope[0] = self.points * q / (1 + q) * self.share * vector[0] / variance
+        lengths = vector[2:]
+        r2 = (self.length / lengths) ** 2  # (lengths,)
+        costs = SHORT_SIDE * torch.log1p(r2) + LONG_SIDE * torch.log1p(1 / r2)
+        value = value - 0.5 * (self.each * costs).sum()
+        slope[2:] = self.each * (SHORT_SIDE * r2 - LONG_SIDE) / (1 + r2) / lengths
+        return self.weight * float(value), self.weight * slope
