@@ -14,6 +14,7 @@ from torch import Tensor
 
 from warmgp.control import Targets
 from warmgp.data.scaling import Standardizer
+from warmgp.estimator.drift import Update
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.report import Report
 from warmgp.estimator.units import known
@@ -90,8 +91,11 @@ NOISE = {
     "noise_known": TensorRule(("n",), DOUBLE),
 }
 """What the noise of each row is made of, where rows have noise of their own."""
+TRAINED = {"y_train": TensorRule(("n",), DOUBLE)}
+"""The targets of the rows, in units of y, for updates; files of earlier versions have none."""
 ROBUST = {"robust_weights": TensorRule(("rows",), DOUBLE)}
 """The weights that a robust fit gave to all rows of its data, used or not."""
+SIGNED = maybe(number(-np.inf))
 CONTENT = record(
     {
         "settings": lambda *_: None,  # checked against the estimator's parameters
@@ -111,6 +115,7 @@ CONTENT = record(
         "angle": number(),
         "trend_terms": list_of(list_of(whole(0))),
         "target_name": maybe(text),
+        "updates": list_of(of_class(Update, log_density=SIGNED, log_density_before=SIGNED, loss=SIGNED)),
     },
 )
 
@@ -236,6 +241,8 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         tensors |= {"noise_shares": posterior.noise.shares, "noise_known": posterior.noise.known}
     if model.robust_weights_ is not None:
         tensors["robust_weights"] = torch.as_tensor(model.robust_weights_)
+    if model.y_train_ is not None:
+        tensors["y_train"] = torch.as_tensor(model.y_train_)
     names = getattr(model, "feature_names_in_", None)
     content = {
         "settings": settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SAVED}),
@@ -251,6 +258,8 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         "feature_names": None if names is None else list(names),
         "target_name": getattr(model, "target_name_", None),
     }
+    if model.updates_:
+        content["updates"] = [dataclasses.asdict(one) for one in model.updates_]
     if trend is not None:
         content["trend_terms"] = [list(term) for term in trend.basis.terms]
     if scaler.columns.parts:
@@ -290,7 +299,7 @@ def _restore(
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
     terms = content.get("trend_terms")
     more = dict(TREND) if terms is not None else {}
-    for some in (TARGETS, NOISE, ROBUST):
+    for some in (TARGETS, NOISE, ROBUST, TRAINED):
         more |= some if some.keys() & tensors.keys() else {}
     sizes = check_tensors(tensors, TENSORS | more)
     d, lengths = sizes["d"], sizes["t"] - 2
@@ -333,6 +342,8 @@ def _restore(
     model.n_features_in_ = len(columns.names)
     model.target_name_ = content.get("target_name")
     model.robust_weights_ = _robust_weights(tensors)
+    model.y_train_ = tensors["y_train"].numpy() if "y_train" in tensors else None
+    model.updates_ = [Update(**one) for one in content.get("updates", [])]
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
     return model

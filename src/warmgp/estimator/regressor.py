@@ -30,6 +30,7 @@ from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
 from warmgp.estimator.start import announce, begin, options_of, training_bar
 from warmgp.estimator.stored import Stored
 from warmgp.estimator.units import given_start, known
+from warmgp.estimator.updating import Updating
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.exact import log_marginal_likelihood
@@ -43,7 +44,7 @@ from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.state import Callback, TrainingOptions
 
 
-class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEstimator):
+class GPRegressor(Stored, Predicting, Intervals, InUnits, Updating, RegressorMixin, BaseEstimator):
     """Regresses by Gaussian processes, on ten thousand to millions of points.
 
     Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
@@ -156,6 +157,10 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
     robust_weights_ : ndarray of shape (n,), or None
         With ``robust=True`` the weights that rows were given, from 1 to 0 for those left out, beside what :meth:`fit`
         is told of them; ``report_`` names some.
+    y_train_ : ndarray of shape (n,)
+        The targets of the model's rows, in units of y: those that were used, and after them those of updates.
+    updates_ : list of Update
+        What :meth:`update` and :meth:`forget` have done since the fit, and what new rows have said of the model.
     n_steps_ : int
         Steps done.
     stop_reason_ : str
@@ -345,16 +350,25 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
 
     def _accept(self, plan: Plan, data: TrainingData, result: TrainingResult) -> None:
         """Publishes what training found, and warns where the final solve fell short or the model is no good."""
-        final, posterior = result.final, result.posterior
         if result.stopped_early.startswith("failed"):
             warn_user(
                 f"training {result.stopped_early}. The model of the {len(result.history)} steps before is kept",
                 ConvergenceWarning,
             )
+        self.updates_ = []
+        self._publish(plan, data, result)
+        self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
+        self.report_ = replace(self.report_, remarks=(*remarks, *set_aside(self.robust_weights_)))
+        self._warn_of_solve(plan, result)
+
+    def _publish(self, plan: Plan, data: TrainingData, result: TrainingResult) -> None:
+        """Sets what a training, or an update, has found."""
+        final, posterior = result.final, result.posterior
         self.plan_ = plan
         self.report_ = report_of(plan, result)
         self.scaler_ = data.scaler
         self.posterior_ = posterior
+        self.y_train_ = data.targets
         self.hyperparameters_ = known(result.theta, data.scaler)
         self.history_ = list(result.history)
         self.n_steps_ = len(self.history_)
@@ -365,12 +379,13 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, RegressorMixin, BaseEs
             y = torch.as_tensor(data.y).to(device=plan.device, dtype=plan.dtype)
             value = log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor)
             self.log_marginal_likelihood_value_ = value
-        self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
-        self.report_ = replace(self.report_, remarks=(*remarks, *set_aside(self.robust_weights_)))
-        if not final.converged:
-            warn_user(unsolved(final, plan, result.accuracy), ConvergenceWarning)
+
+    def _warn_of_solve(self, plan: Plan, result: TrainingResult) -> None:
+        """Warns where the last solve fell short."""
+        if not result.final.converged:
+            warn_user(unsolved(result.final, plan, result.accuracy), ConvergenceWarning)
         elif not self.converged_:
-            warn_user(inexact(result.accuracy, plan, posterior.x.dtype), ConvergenceWarning)
+            warn_user(inexact(result.accuracy, plan, result.posterior.x.dtype), ConvergenceWarning)
 
     def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
         """Returns the plan and the parameters as training takes them, which may last until that moment."""

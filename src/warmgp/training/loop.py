@@ -212,7 +212,7 @@ def _kept(
     generator: torch.Generator,
 ) -> TrainingResult:
     """Keeps the model of the steps before an error, or raises it where there is none."""
-    if state.solution is None:
+    if state.solution is None or not state.history:  # what an update starts from is no model yet
         raise error
     error = error.with_traceback(None)  # whose frames would keep the step's H in memory
     interrupted = isinstance(error, KeyboardInterrupt)
