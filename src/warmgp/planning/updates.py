@@ -7,6 +7,7 @@ from dataclasses import replace
 from warmgp.planning.plan import Plan
 from warmgp.planning.planner import plan_for
 from warmgp.planning.request import Request, is_auto
+from warmgp.planning.solver_choice import LAST_EPOCHS
 from warmgp.solvers import Cholesky, ConjugateGradients
 
 FEW = 0.03
@@ -28,6 +29,9 @@ def plan_update(request: Request, changed: int) -> Plan:
     if factors and changed > FEW * request.n:
         why = f"{changed:,} of {request.n:,} rows have changed: one exact solution for all of them is cheapest."
         return replace(plan, solver=Cholesky(), why=(why,))
-    plan = plan_for(replace(request, settings=replace(settings, solver="rap")))
     why = f"{changed:,} of {request.n:,} rows have changed: the solutions of the model before are nearly right."
+    if plan.solver.name != "rap":
+        plan = plan_for(replace(request, settings=replace(settings, solver="rap")))
+        if is_auto(settings.max_epochs):  # by a budget it is one solve, as far as the last one has to go
+            plan = replace(plan, last_epochs=LAST_EPOCHS)
     return replace(plan, why=(why, *plan.why))
