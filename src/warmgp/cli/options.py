@@ -78,6 +78,11 @@ Interval = Annotated[
 ]
 Quantiles = Annotated[str | None, typer.Option(metavar="Q,Q", help="also these quantiles, such as 0.05,0.5,0.95")]
 Samples = Annotated[int, typer.Option(help="also this many posterior functions, without noise")]
+NewTarget = Annotated[
+    list[str] | None, typer.Option("--target", metavar="COL", help="its column, if not as in the fit")
+]
+OutUpdated = Annotated[Path, typer.Option(help="model file to write; may be MODEL itself")]
+MoreSteps = Annotated[int, typer.Option("--n-steps", min=0, help="Adam steps that hyperparameters take on all rows")]
 Truth = Annotated[list[str], typer.Option(metavar="COL", help="column that holds the truth")]
 OutPicture = Annotated[Path, typer.Option(help="where the picture goes")]
 Points = Annotated[int, typer.Option("--n", min=10, help="training points")]

@@ -100,13 +100,14 @@ class Drift:
         error = 0.5 * max(self.spread_before, math.sqrt(2.0)) / math.sqrt(len(self.z))
         return self.loss > FAR and self.loss > SURE * error
 
-    def __str__(self) -> str:
+    def told(self, n_steps: int) -> str:
+        """Says that a new fit is due, where hyperparameters took so many steps with the new rows."""
         times = float(self.z.square().mean()) ** 0.5
+        stay = "took a few steps alone" if n_steps else "stay as they were"
         return (
             f"the {len(self.z):,} new rows are {self.loss:.2g} nats a row less likely than the rows before them were "
             f"when left out: their errors are {times:.2g} times the predicted standard deviation, so error bars near "
-            "them are too small. They are in the model, whose hyperparameters stay as they were: a new fit on all rows "
-            "is due, or update with n_steps above 0"
+            f"them are too small. The model has them now, and its hyperparameters {stay}: a new fit on all rows is due"
         )
 
 

@@ -110,8 +110,9 @@ class Updating:
         known = {"log_density": drift.density, "log_density_before": drift.before, "loss": drift.loss}
         self._note(added, began, added=len(new.x), steps=n_steps, **known, drifted=drift.is_far)
         if drift.is_far:
-            self.report_ = replace(self.report_, remarks=(*self.report_.remarks, str(drift)))
-            warn_user(str(drift))
+            told = drift.told(n_steps)
+            self.report_ = replace(self.report_, remarks=(*self.report_.remarks, told))
+            warn_user(told)
         return self
 
     def forget(self, rows: ArrayLike) -> Self:
@@ -229,9 +230,10 @@ class Updating:
             n_features=posterior.prior.n_features, time_limit=None,
         )  # fmt: skip
         if isinstance(settings.gradient, Pathwise):  # whose numbers would go before those
-            own = replace(settings.gradient, n_probes=settings.n_probes, n_features=settings.n_features)
+            own = replace(settings.gradient, n_probes=posterior.n_samples, n_features=posterior.prior.n_features)
             settings = replace(settings, gradient=own)
-        request = Request.of(*data.x.shape, settings, data.too_fine, data.known_noise)
+        n, d = data.x.shape
+        request = Request.of(n, d, settings, data.too_fine, data.known_noise)
         return plan_update(request, changed)
 
     def _options_of_update(self, plan: Plan, n_steps: int) -> TrainingOptions:
