@@ -44,9 +44,7 @@ def update_file(
     tell(f"added {done.added:,} rows to {done.rows - done.added:,}: {out}")
     shown = {
         "mean log predictive density of the new rows": f"{done.log_density:.6g}",
-        "the same of those before, left out": "unknown"
-        if done.log_density_before is None
-        else f"{done.log_density_before:.6g}",
+        "the same of those before, left out": f"{done.log_density_before:.6g}",
         "converged": "yes" if model.converged_ else "no",
         "solve": f"{done.epochs:.3g} epochs, {done.seconds:.2g} s",
     }

@@ -6,8 +6,11 @@ A row that the model predicts with the mean μ and the standard deviation s has 
 
 How much less likely new rows are than the model's own, each predicted from all others, is compared by the part −½ z²
 alone: rows in a place where s is large are less likely without any fault of the model. For its own rows v_y and the
-samples ẑ tell it without a solve, since v_i² / (H⁻¹)_ii is z² of a row that is left out, and (H⁻¹)_ii the variance of
-ẑ_i over the samples.
+samples ẑ tell it without a solve, since v_i² / (H⁻¹)_ii is z² of a row that is left out, and (H⁻¹)_ii = 1/s² the
+variance of ẑ_i over the samples.
+
+Where the model is right, the sum of m new z² has a χ² distribution. Its own rows say how large z² is for them, and how
+far it spreads, by which tails that are heavier than normal are allowed for.
 """
 
 from __future__ import annotations
@@ -16,17 +19,16 @@ import math
 from dataclasses import dataclass
 
 import torch
+from scipy.special import digamma
+from scipy.stats import chi2
 from torch import Tensor
 
 from warmgp.operators.row_noise import Noise, RowNoise
 from warmgp.posterior import Posterior
 
-FAR, SURE = 0.25, 4.0
-"""Nats a row by which new rows may be less likely than old ones, and the standard errors of that beyond which it is no
-chance: both have to be passed before a new fit is said to be due."""
-
-LEAST_SAMPLES = 3
-"""The fewest samples that tell how far rows are off when they are left out."""
+FAR, CHANCE = 0.25, 1e-6
+"""Nats a row by which new rows may be less likely than old ones, and the probability below which that is no chance:
+both have to be passed before a new fit is said to be due."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,9 @@ class Update:
     epochs : float
         Products with the whole of H that its last solve took.
     seconds : float
-    log_density : float or None
-        The mean log density of the new rows by the model before, in units of y; None where there were none.
-    log_density_before : float or None
-        That of the model's own rows, each predicted from all others.
+    log_density, log_density_before : float or None
+        The mean log density of the new rows by the model before, in units of y, and that of the model's own rows, each
+        predicted from all others; None where no rows came.
     loss : float or None
         Nats a row by which the new rows are less likely, apart from how uncertain predictions are.
     drifted : bool
@@ -72,9 +73,9 @@ class Drift:
 
     z: Tensor  # (m,)
     density: float
-    before: float | None
-    square_before: float  # mean z² of its own rows; 1 where it is not known
-    spread_before: float  # standard deviation of their z²
+    before: float  # the mean log density of its own rows
+    square_before: float  # the mean z² of its own rows
+    spread_before: float  # the variance of their z²
 
     @classmethod
     def of(cls, posterior: Posterior, x: Tensor, y: Tensor, noise: RowNoise | None, y_scale: float) -> Drift:
@@ -82,12 +83,15 @@ class Drift:
         mean, latent = posterior.mean_and_variance(x.to(posterior.x))
         variance = latent.double() + torch.as_tensor(Noise(posterior.theta, noise).at(), device=latent.device)
         z = (y.to(variance) - mean.double()) / variance.sqrt()
-        density = float((-0.5 * z.square() - 0.5 * (2 * math.pi * variance).log()).mean()) - math.log(y_scale)
-        squares, log_s = _left_out(posterior)
-        if squares is None or log_s is None:
-            return cls(z, density, None, 1.0, math.sqrt(2.0))
-        before = float((-0.5 * squares - log_s).mean()) - 0.5 * math.log(2 * math.pi) - math.log(y_scale)
-        return cls(z, density, before, float(squares.mean()), float(squares.std()))
+        unit = 0.5 * math.log(2 * math.pi) + math.log(y_scale)
+        density = float((-0.5 * z.square() - 0.5 * variance.log()).mean()) - unit
+        inverse, bias = _inverse_diagonal(posterior)
+        v = posterior.solution[:, 0].double()
+        square = float((v.square() / inverse).mean())
+        if posterior.factor is None:
+            square = float(v.square().sum() / inverse.sum())  # a ratio of sums, which few samples do not move far
+        before = -0.5 * square + 0.5 * (float(inverse.log().mean()) - bias) - unit
+        return cls(z, density, before, square, float((v.square() / inverse).var()))
 
     @property
     def loss(self) -> float:
@@ -97,8 +101,9 @@ class Drift:
     @property
     def is_far(self) -> bool:
         """Whether that is far, and no chance."""
-        error = 0.5 * max(self.spread_before, math.sqrt(2.0)) / math.sqrt(len(self.z))
-        return self.loss > FAR and self.loss > SURE * error
+        heavy = max(1.0, self.spread_before / (2.0 * self.square_before**2))  # 1 where errors are normal
+        total = float(self.z.square().sum()) / self.square_before
+        return self.loss > FAR and float(chi2.sf(total / heavy, len(self.z) / heavy)) < CHANCE
 
     def told(self, n_steps: int) -> str:
         """Says that a new fit is due, where hyperparameters took so many steps with the new rows."""
@@ -111,11 +116,14 @@ class Drift:
         )
 
 
-def _left_out(posterior: Posterior) -> tuple[Tensor | None, Tensor | None]:
-    """Returns z² of training rows that are predicted from all others, (n,), and log s, (n,), by the samples."""
+def _inverse_diagonal(posterior: Posterior) -> tuple[Tensor, float]:
+    """Returns (H⁻¹)_ii of the training rows, (n,), and what is to be taken off their logarithms in the mean.
+
+    They are exact where there is a factor of H, and otherwise mean squares over s samples, whose logarithm is too small
+    by ψ(s/2) − log(s/2) in the mean.
+    """
+    if posterior.factor is not None:
+        return torch.cholesky_inverse(posterior.factor).diagonal(), 0.0
     s = posterior.n_samples
-    if s < LEAST_SAMPLES:
-        return None, None
-    inverse = posterior.solution[:, 1:].double().square().mean(1)  # (H⁻¹)_ii
-    squares = posterior.solution[:, 0].double().square() / inverse * (s - 2) / s  # 1/χ² is too large in the mean
-    return squares, -0.5 * inverse.log()
+    inverse = posterior.solution[:, 1:].double().square().mean(1)
+    return inverse, float(digamma(s / 2)) - math.log(s / 2)

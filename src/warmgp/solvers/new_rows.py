@@ -87,12 +87,12 @@ def shrunk(operator: KernelOperator, solution: Tensor, rest: int, generator: tor
 
 def _groups(operator: KernelOperator, old: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Yields groups of rows, (k, near + 1): a new one at the end of each, those before it old or of earlier rounds."""
-    n, device, near = operator.n, operator.device, min(NEAR, old)
+    n, device = operator.n, operator.device
     z = operator.x[old:] / operator.theta.length_scales.to(operator.x)
     order = old + near_order(z, n - old, generator)  # neighbours follow each other
     before = torch.arange(old, device=device)
     for first in torch.randperm(min(ROUNDS, n - old), generator=generator).tolist():
-        new = order[first::ROUNDS]
+        new, near = order[first::ROUNDS], min(NEAR, len(before))
         points = NearPoints(operator.x[before], operator.kernel, operator.theta, near)
         for rows in ranges(len(new), max(1, AT_ONCE[device.type == "cpu"] // (near + 1) ** 2)):
             found = before[points.nearest(operator.x[new[rows]])]
