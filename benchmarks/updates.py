@@ -2,11 +2,11 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.updates --data ../shared --out benchmarks/results/updates-cpu.json
 
-pol has 26 inputs, terrain is a map of two. Truth is dense float64, at the hyperparameters and in the units of the model.
-Epochs are those of the last solve, with every check of a residual: of the update, of a fit of all rows at the same
-hyperparameters (as planned for it), and of such a fit with the update's own solver. Errors are of the mean, in predictive
-standard deviations. ``many`` is a hundred updates of 1% one after the other, with the memory of the process beyond what
-rows take.
+pol has 26 inputs, terrain is a map of two. Truth is dense float64, at the hyperparameters and in the units of the
+model. Epochs are those of the last solve, with every check of a residual: of the update, of a fit of all rows at the
+same hyperparameters (as planned for it), and of such a fit with the update's own solver. Errors are of the mean, in
+predictive standard deviations. ``many`` is a hundred updates of 1% one after the other, with the memory of the process
+beyond what rows take.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def main() -> None:
     """Measures all of it and writes it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared"), help="folder of uci and terrain")
-    parser.add_argument("--work", type=Path, default=Path("."), help="folder for model files")
+    parser.add_argument("--work", type=Path, default=Path(), help="folder for model files")
     parser.add_argument("--out", type=Path, default=None)
     arguments = parser.parse_args()
     found: dict[str, Any] = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}

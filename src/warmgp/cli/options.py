@@ -79,7 +79,7 @@ Interval = Annotated[
 Quantiles = Annotated[str | None, typer.Option(metavar="Q,Q", help="also these quantiles, such as 0.05,0.5,0.95")]
 Samples = Annotated[int, typer.Option(help="also this many posterior functions, without noise")]
 NewTarget = Annotated[
-    list[str] | None, typer.Option("--target", metavar="COL", help="its column, if not as in the fit")
+    list[str] | None, typer.Option("--target", metavar="COL", help="column of targets, if not that of the fit")
 ]
 OutUpdated = Annotated[Path, typer.Option(help="model file to write; may be MODEL itself")]
 MoreSteps = Annotated[int, typer.Option("--n-steps", min=0, help="Adam steps that hyperparameters take on all rows")]

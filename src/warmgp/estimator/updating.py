@@ -82,10 +82,10 @@ class Updating:
         """Adds rows X (m, d) with targets y (m,) to a fitted model, and solves again from where it was.
 
         Units, columns and kernel stay those of the fit, and so do hyperparameters, unless they are to take ``n_steps``
-        steps of Adam on all rows, by default small ones, of 0.02. ``sample_weight`` and ``noise_variance`` are for the new rows, as in :meth:`fit`. The
-        posterior functions of the model go on: they are the same functions, given more data. The last of ``updates_``
-        says what it took, and what the model before thought of the new rows; where these are so unlikely that a new fit
-        is due, that is warned of, and nothing else is done about it.
+        steps of Adam on all rows, by default small ones, of 0.02. ``sample_weight`` and ``noise_variance`` are for the
+        new rows, as in :meth:`fit`. The posterior functions of the model go on: they are the same functions, given more
+        data. The last of ``updates_`` says what it took, and what the model before thought of the new rows; where these
+        are so unlikely that a new fit is due, that is warned of, and nothing else is done about it.
 
         Where the update fails or is interrupted before a step is done, the model stays as it was.
         """

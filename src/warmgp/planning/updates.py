@@ -21,9 +21,9 @@ that place than they began."""
 def plan_update(request: Request, changed: int) -> Plan:
     """Decides how a model goes on where so many of the rows have come, or gone, before anything is computed.
 
-    Steps are planned as those of any training from given hyperparameters, but smaller. A single solve is by recombined projections,
-    for which a good start counts; where many rows have changed, and a training would make factors of H, it makes one at
-    once.
+    Steps are planned as those of any training from given hyperparameters, but smaller. A single solve is by recombined
+    projections, for which a good start counts; where many rows have changed, and a training would make factors of H, it
+    makes one at once.
     """
     plan = plan_for(request)
     settings = request.settings
