@@ -295,6 +295,13 @@ def test_files_of_earlier_versions_go_on(name: str) -> None:
     assert np.isfinite(model.predict(rng.uniform(-2, 2, (3, d)))).all()
 
 
+def test_a_model_goes_on_where_it_was_read() -> None:
+    X, y = rows(60)
+    model = fitted(X[:50], y[:50])
+    model.set_params(device="cuda:7")  # it was trained elsewhere
+    assert_right(model.update(X[50:], y[50:]), X, y)
+
+
 BAD: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "other columns": ((np.ones((3, 5)), np.ones(3)), {}, "5 features"),
     "no number": ((np.full((3, 2), np.nan), np.ones(3)), {}, "NaN in row 0"),

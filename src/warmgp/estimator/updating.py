@@ -224,8 +224,9 @@ class Updating:
     def _plan(self, data: TrainingData, changed: int, n_steps: int) -> Plan:
         """Returns how these rows are solved for; the model's own kernel, functions and hyperparameters are given."""
         posterior = self.posterior_
+        here = {**self.get_params(deep=False), "device": posterior.x.device}  # type: ignore[attr-defined]
         settings = replace(
-            check_parameters(self.get_params(deep=False)),  # type: ignore[attr-defined]
+            check_parameters(here),
             kernel=posterior.kernel, init=self.hyperparameters_, n_steps=n_steps, n_probes=posterior.n_samples,
             n_features=posterior.prior.n_features, time_limit=None,
         )  # fmt: skip
