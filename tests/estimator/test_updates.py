@@ -352,6 +352,21 @@ def test_an_interrupted_update_leaves_the_model_as_it_was(monkeypatch: pytest.Mo
     np.testing.assert_array_equal(model.predict(NEW), predicted)
 
 
+def test_an_interrupt_between_steps_keeps_those_before() -> None:
+    X, y = rows(120)
+    model = fitted(X[:100], y[:100], solver="cg")
+
+    def stop(record: Any, _: Any) -> None:
+        if record.step == 1:
+            raise KeyboardInterrupt
+
+    model.set_params(callbacks=[stop])
+    with pytest.raises(KeyboardInterrupt, match="after 2 of 5 steps"):
+        model.update(X[100:], y[100:], n_steps=5)
+    assert model.updates_[-1].steps == 2 and len(model.history_) == 2
+    assert_right(model, X, y)
+
+
 def test_a_model_that_is_not_fitted_has_nothing_to_update() -> None:
     with pytest.raises(ValueError, match="not fitted"):
         GPRegressor().update(np.ones((2, 2)), np.ones(2))

@@ -103,16 +103,18 @@ class Updating:
         def carry(problem: Problem, solved: bool) -> Carried:
             return with_rows(posterior, problem, self._generator(), solved=solved)
 
-        self._go_on(both, len(new.x), n_steps, carry)
+        result = self._go_on(both, len(new.x), n_steps, carry)
         if self.robust_weights_ is not None and weights is not None:
             self.robust_weights_ = np.concatenate([self.robust_weights_, weights])
         added = f"from the model of {len(old.x):,} rows, to which {len(new.x):,} came,"
         known = {"log_density": drift.density, "log_density_before": drift.before, "loss": drift.loss}
-        self._note(added, began, added=len(new.x), steps=n_steps, **known, drifted=drift.is_far)
+        self._note(added, began, result, added=len(new.x), **known, drifted=drift.is_far)
         if drift.is_far:
             told = drift.told(n_steps)
             self.report_ = replace(self.report_, remarks=(*self.report_.remarks, told))
             warn_user(told)
+        if result.stopped_early == "interrupted":
+            raise KeyboardInterrupt(f"after {len(result.history)} of {n_steps} steps, whose model is kept")
         return self
 
     def forget(self, rows: ArrayLike) -> Self:
@@ -130,9 +132,9 @@ class Updating:
         def carry(problem: Problem, solved: bool) -> Carried:
             return without_rows(posterior, problem, kept, self._generator(), solved=solved)
 
-        self._go_on(old.at(~gone), int(gone.sum()), 0, carry)
+        result = self._go_on(old.at(~gone), int(gone.sum()), 0, carry)
         told = f"from the model of {len(old.x):,} rows, of which {int(gone.sum()):,} went,"
-        self._note(told, began, forgotten=int(gone.sum()))
+        self._note(told, began, result, forgotten=int(gone.sum()))
         return self
 
     # -- rows --------------------------------------------------------------------------------------------------------
@@ -173,8 +175,8 @@ class Updating:
         return replace(new, said=replace(new.said, weights=lighter)).at(weights > 0), weights
 
     # -- the solve ---------------------------------------------------------------------------------------------------
-    def _go_on(self, rows: Rows, changed: int, n_steps: int, carry: Any) -> None:
-        """Solves for other rows from the posterior at hand, after so many steps, and publishes what comes of it."""
+    def _go_on(self, rows: Rows, changed: int, n_steps: int, carry: Any) -> TrainingResult:
+        """Solves for other rows from the posterior at hand, after so many steps; publishes what comes of it."""
         old, before = self.posterior_, dict(vars(self))
         if len(rows.x) < 2:
             raise ValueError(f"{len(rows.x)} rows are left to the model, and at least two are needed: keep more")
@@ -197,9 +199,7 @@ class Updating:
                 self.__dict__.clear()
                 self.__dict__.update(before)
             raise
-        self._epochs = result.final.epochs
-        if result.stopped_early == "interrupted":
-            raise KeyboardInterrupt(f"after {len(done)} of {n_steps} steps, whose model is kept")
+        return result
 
     def _data(self, rows: Rows) -> TrainingData:
         """Returns rows as training takes them: without the trend so far, whose functions are those of these rows."""
@@ -269,13 +269,13 @@ class Updating:
         mark.update(f"{len(self.updates_)} {len(self.posterior_.x)}".encode())
         return torch.Generator().manual_seed(int.from_bytes(mark.digest()[:4], "little"))
 
-    def _note(self, start: str, began: float, **known: Any) -> None:
+    def _note(self, start: str, began: float, result: TrainingResult, **known: Any) -> None:
         """Keeps what was done in ``updates_`` and in the report."""
         seconds, rows = time.perf_counter() - began, len(self.posterior_.x)
         self.report_ = replace(self.report_, start=start, seconds=seconds)
-        said = {"added": 0, "forgotten": 0, "steps": 0, **known}
-        self.updates_ = [*self.updates_, Update(rows=rows, epochs=self._epochs, seconds=seconds, **said)]
-        del self._epochs
+        said = {"added": 0, "forgotten": 0, **known}
+        done = Update(rows=rows, steps=len(result.history), epochs=result.final.epochs, seconds=seconds, **said)
+        self.updates_ = [*self.updates_, done]
 
 
 def _which(rows: ArrayLike, n: int) -> NDArray[np.bool_]:
