@@ -7,10 +7,11 @@ same data; sums over rows, the rows of a block and rank 0's decisions go through
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -23,11 +24,15 @@ PATIENCE = timedelta(hours=2)
 that has died is noticed at once, by the connection that it closes and by ``torchrun``."""
 
 
+JOINED = "WARMGP_PROCESS"
+"""The variable in which a process that has joined a team leaves its number, for those that it starts."""
+
+
 class TeamError(RuntimeError):
     """Says that the processes of a fit cannot go on together."""
 
 
-class _Failed(Generic[Made]):
+class _Failed:
     """Carries an error of rank 0 to the others."""
 
     def __init__(self, error: BaseException) -> None:
@@ -43,7 +48,7 @@ class Team:
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self._by_host = dist.get_backend() != "nccl"  # gloo moves memory of the host
+        self._place = "cuda" if dist.get_backend() == "nccl" else "cpu"  # gloo moves memory of the host
         self.sent: dict[str, int] = {}
 
     @property
@@ -63,7 +68,13 @@ class Team:
     # -- tensors -----------------------------------------------------------------------------------------------------
     def sum(self, values: Tensor) -> Tensor:
         """Returns the sum of what the processes have, to the same bits on all of them."""
-        return self._reduced("sum", values, dist.ReduceOp.SUM)
+        if self.size == 1:
+            return values
+        moved = self._counted("sum", values)
+        moved = moved.clone() if moved.data_ptr() == values.data_ptr() else moved
+        with _explained():
+            dist.all_reduce(moved)
+        return moved.to(values.device)
 
     def gather(self, own: Tensor, n: int) -> Tensor:
         """Returns the n rows of an array, of which each process has its own."""
@@ -97,34 +108,26 @@ class Team:
         """
         if self.size == 1:
             return make()
-        made, failed = torch.empty_like(like), None
+        told = like.new_zeros(like.numel() + 1)  # the last number says whether it failed
+        failed = None
         if self.rank == rank:
             try:
-                made = make().to(like.dtype).contiguous()
+                told[:-1] = make().to(like.dtype).reshape(-1)
             except (torch.linalg.LinAlgError, FloatingPointError) as error:
-                made, failed = torch.full_like(like, torch.nan), error
-        moved = self._counted("from_rank", made)
+                told[-1], failed = 1.0, error
+        moved = self._counted("from_rank", told)
         with _explained():
             dist.broadcast(moved, rank)
         if failed is not None:
             raise failed
-        if bool(torch.isnan(moved.view(-1)[0])):
+        if float(moved[-1]) != 0.0:
             raise torch.linalg.LinAlgError(f"rank {rank} could not solve on its block of H")
-        return moved.to(like.device)
-
-    def _reduced(self, name: str, values: Tensor, operation: Any) -> Tensor:
-        if self.size == 1:
-            return values
-        moved = self._counted(name, values)
-        moved = moved.clone() if moved.data_ptr() == values.data_ptr() else moved
-        with _explained():
-            dist.all_reduce(moved, operation)
-        return moved.to(values.device)
+        return moved[:-1].view(like.shape).to(like.device)
 
     def _counted(self, name: str, values: Tensor) -> Tensor:
         """Returns values as the backend takes them, and counts their bytes."""
         self.sent[name] = self.sent.get(name, 0) + values.numel() * values.element_size()
-        return (values.cpu() if self._by_host else values).contiguous()
+        return values.to(self._place).contiguous()
 
     # -- decisions ---------------------------------------------------------------------------------------------------
     def from_first(self, make: Callable[[], Made]) -> Made:
@@ -132,13 +135,18 @@ class Team:
         if self.size == 1:
             return make()
         box: list[Any] = [None]
+        failed: BaseException | None = None
         if self.first:
             try:
                 box[0] = make()
+                pickle.dumps(box[0])
             except (Exception, KeyboardInterrupt) as error:
-                box[0] = _Failed(error.with_traceback(None))
+                failed = error
+                box[0] = _Failed(_sendable(error))
         with _explained():
             dist.broadcast_object_list(box, 0)
+        if failed is not None:
+            raise failed
         if isinstance(box[0], _Failed):
             raise box[0].error
         return box[0]
@@ -165,6 +173,16 @@ class Team:
                     f"rank {rank} of {self.size} has {what} "
                     "than rank 0: every process has to run the same program on the same data, with the same version"
                 )
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """Returns an error as another process can read it: itself, or one with its words."""
+    error = error.with_traceback(None) if error.__cause__ is None else error
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 @contextmanager
@@ -197,6 +215,8 @@ def current_team() -> Team | None:
     if not dist.is_initialized():
         if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
             return None
+        if os.environ.setdefault(JOINED, str(os.getpid())) != str(os.getpid()):
+            return None  # a child of a process that has joined: it is on its own
         local, here = int(os.environ["LOCAL_RANK"]), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         gpus = torch.cuda.device_count()
         if gpus:

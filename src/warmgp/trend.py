@@ -73,6 +73,14 @@ class Basis:
         """Returns t(x), (m, p), in float64."""
         return _products(self.terms, self._turned_back(x.double())) @ self.transform.to(x.device)
 
+    def over(self, x: Tensor) -> Basis:
+        """Returns the same terms with functions that are orthogonal over other training rows x, (n, d)."""
+        return replace(Basis.fit(self.terms, self._turned_back(x.double())), angle=self.angle)
+
+    def into(self, other: Basis) -> Tensor:
+        """Returns what turns these functions into those of another basis of the same terms, (p, p): T_other = T M."""
+        return torch.linalg.solve(self.transform, other.transform.to(self.transform))
+
     def _turned_back(self, x: Tensor) -> Tensor:
         """Returns inputs (m, 2) as they were before they were turned; any others where the angle is 0."""
         if not self.angle:

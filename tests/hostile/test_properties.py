@@ -53,6 +53,18 @@ def test_order_of_rows(world: World, way: str) -> None:
     alike(one, other, 1e-4, std=way == "exact")
 
 
+@law(worlds(), ways, st.floats(0.05, 0.95), examples=200)
+def test_rows_that_come_later_and_go(world: World, way: str, share: float) -> None:
+    """In units that stay, a model that is updated is a model of all rows, and one that forgets a model of the rest."""
+    X, y, X_new = world.data
+    first = min(len(y) - 1, max(2, round(share * len(y))))
+    settings = {**WAYS[way], "standardize": False}
+    whole, part = (world.fit(X[:rows], y[:rows], **settings) for rows in (len(y), first))
+    before, there = answers(part, X_new), answers(whole, X_new)
+    alike(there, answers(part.update(X[first:], y[first:]), X_new), 1e-4, std=way == "exact")
+    alike(before, answers(part.forget(range(first, len(y))), X_new), 1e-4, std=way == "exact")
+
+
 @law(worlds(), ways, st.floats(-1e3, 1e3), st.floats(1e-9, 1e9), examples=200)
 def test_units_of_y(world: World, way: str, shift: float, scale: float) -> None:
     X, y, X_new = world.data

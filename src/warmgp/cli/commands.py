@@ -41,6 +41,7 @@ from warmgp.cli.row_columns import RowColumns
 from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import bar, cells, console, lines_of, say, show, tell
 from warmgp.cli.termination import Terminated, terminated
+from warmgp.cli.updating import told_of, update_file
 from warmgp.data.grids import parse_grid
 from warmgp.estimator.convergence import ConvergenceWarning
 from warmgp.estimator.maps import feature_names
@@ -270,6 +271,28 @@ def score(
 
 
 @app.command()
+def update(
+    model: opt.Model,
+    data: opt.Data,
+    out: opt.OutUpdated,
+    target: opt.NewTarget = None,
+    weight_column: opt.WeightColumn = None,
+    noise_column: opt.NoiseColumn = None,
+    n_steps: opt.MoreSteps = 0,
+    device: opt.Device = "auto",
+) -> None:
+    """Add the rows of a table to a model, without starting over.
+
+    Hyperparameters stay as they are, unless --n-steps says otherwise; a warning says when a new fit is due. The file
+    at --out is replaced once the new one is whole.
+    """
+    check_apart({"DATA": data, "--out": out})
+    check_writable(out)
+    rows = RowColumns(weight_column, noise_column)
+    update_file(model, data, out, target=target or [], rows=rows, n_steps=n_steps, device=device)
+
+
+@app.command()
 def info(model: opt.Model) -> None:
     """Say what a model file holds."""
     fitted = GPRegressor.load(model, "cpu")
@@ -294,6 +317,8 @@ def info(model: opt.Model) -> None:
         rows["last residuals"] = f"{history[-1].residual_mean:.3g} (mean), {history[-1].residual_probes:.3g} (probes)"
     if (likelihood := fitted.likelihood_) is not None:
         rows["log marginal likelihood"] = f"{likelihood} (standardised units)"
+    if fitted.updates_:
+        rows["updates"] = told_of(fitted.updates_)
     if fitted.anisotropy_ is not None:
         rows["anisotropy"] = str(fitted.anisotropy_)
     show(str(model), rows)

@@ -82,6 +82,11 @@ OutLeftOut = Annotated[
     Path | None, typer.Option("--out", help="table of left-out rows to write: .csv, .csv.gz, .parquet or .npz")
 ]
 WithLikelihood = Annotated[bool, typer.Option("--likelihood", help="also the log marginal likelihood")]
+NewTarget = Annotated[
+    list[str] | None, typer.Option("--target", metavar="COL", help="column of targets, if not that of the fit")
+]
+OutUpdated = Annotated[Path, typer.Option(help="model file to write; may be MODEL itself")]
+MoreSteps = Annotated[int, typer.Option("--n-steps", min=0, help="Adam steps that hyperparameters take on all rows")]
 Truth = Annotated[list[str], typer.Option(metavar="COL", help="column that holds the truth")]
 OutPicture = Annotated[Path, typer.Option(help="where the picture goes")]
 Points = Annotated[int, typer.Option("--n", min=10, help="training points")]

@@ -7,13 +7,30 @@ import math
 import sklearn.exceptions
 import torch
 
+from warmgp.checks import warn_user
 from warmgp.planning.plan import Plan
 from warmgp.solvers import SolveResult
 from warmgp.training.accuracy import MEAN, WORST, Accuracy
+from warmgp.training.loop import TrainingResult
 
 
 class ConvergenceWarning(sklearn.exceptions.ConvergenceWarning):
     """Warns that the final solve did not reach the tolerance, or that predictions are less exact than promised."""
+
+
+def warn_of_failure(result: TrainingResult) -> None:
+    """Warns where training ended by an error, and the model of the steps before it was kept."""
+    if result.stopped_early.startswith("failed"):
+        kept = f"The model of the {len(result.history)} steps before is kept"
+        warn_user(f"training {result.stopped_early}. {kept}", ConvergenceWarning)
+
+
+def warn_of_solve(plan: Plan, result: TrainingResult) -> None:
+    """Warns where the last solve fell short of its tolerance, or predictions of what is promised."""
+    if not result.final.converged:
+        warn_user(unsolved(result.final, plan, result.accuracy), ConvergenceWarning)
+    elif not result.accuracy.suffices:
+        warn_user(inexact(result.accuracy, plan, result.posterior.x.dtype), ConvergenceWarning)
 
 
 def inexact(found: Accuracy, plan: Plan, dtype: torch.dtype) -> str:

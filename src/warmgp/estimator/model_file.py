@@ -14,6 +14,7 @@ from torch import Tensor
 
 from warmgp.control import Targets
 from warmgp.data.scaling import Standardizer
+from warmgp.estimator.drift import Update
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.report import Report
 from warmgp.estimator.units import known
@@ -91,13 +92,11 @@ NOISE = {
     "noise_known": TensorRule(("n",), DOUBLE),
 }
 """What the noise of each row is made of, where rows have noise of their own."""
-TARGET = {
-    "y_train": TensorRule(("n",), DOUBLE),
-    "training_rows": TensorRule(("n",), (torch.int64,)),
-}
+TARGET = {"y_train": TensorRule(("n",), DOUBLE), "training_rows": TensorRule(("n",), (torch.int64,))}
 """The targets in the user's units, and the numbers of their rows; files of earlier versions have none."""
 ROBUST = {"robust_weights": TensorRule(("rows",), DOUBLE)}
 """The weights that a robust fit gave to all rows of its data, used or not."""
+SIGNED = maybe(number(-np.inf))
 CONTENT = record(
     {
         "settings": lambda *_: None,  # checked against the estimator's parameters
@@ -118,6 +117,7 @@ CONTENT = record(
         "trend_terms": list_of(list_of(whole(0))),
         "target_name": maybe(text),
         "log_marginal_likelihood_error": number(0.0),
+        "updates": list_of(of_class(Update, log_density=SIGNED, log_density_before=SIGNED, loss=SIGNED)),
     },
 )
 
@@ -263,6 +263,8 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
     }
     if likelihood is not None:
         content["log_marginal_likelihood_error"] = likelihood.error
+    if model.updates_:
+        content["updates"] = [dataclasses.asdict(one) for one in model.updates_]
     if trend is not None:
         content["trend_terms"] = [list(term) for term in trend.basis.terms]
     if scaler.columns.parts:
@@ -348,6 +350,7 @@ def _restore(
     model.n_features_in_ = len(columns.names)
     model.target_name_ = content.get("target_name")
     model.robust_weights_ = _robust_weights(tensors)
+    model.updates_ = [Update(**one) for one in content.get("updates", [])]
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
     return model

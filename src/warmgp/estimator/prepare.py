@@ -87,6 +87,13 @@ class TrainingData:
         """Returns what the noise of each row is made of; None where all have the same."""
         return self.said.row_noise(device)
 
+    @property
+    def targets(self) -> FloatArray:
+        """The targets in the units of y, (n,), with what a trend has taken off them."""
+        if self.trend is None:
+            return self.scaler.y_back(self.y)
+        return self.scaler.y_back(self.y + self.trend.basis.at(torch.as_tensor(self.x)).numpy() @ self.trend.offset)
+
     def drawn(self, rows: int, seed: int) -> TrainingData:
         """Returns so many of the rows, drawn at random; all of them where ``rows`` is 0."""
         if not rows:

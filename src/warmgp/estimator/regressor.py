@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 
-from warmgp.checks import warn_user
 from warmgp.estimator import model_file
 from warmgp.estimator.anisotropy import turned
-from warmgp.estimator.convergence import ConvergenceWarning, inexact, unsolved
+from warmgp.estimator.convergence import warn_of_failure, warn_of_solve
 from warmgp.estimator.in_units import InUnits
 from warmgp.estimator.insight import Insight
 from warmgp.estimator.intervals import Intervals
@@ -33,6 +32,7 @@ from warmgp.estimator.start import announce, begin, options_of, training_bar
 from warmgp.estimator.stored import Stored
 from warmgp.estimator.together import Together
 from warmgp.estimator.units import given_start, known
+from warmgp.estimator.updating import Updating
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator
 from warmgp.gradient.exact import log_marginal_likelihood
@@ -47,7 +47,7 @@ from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.state import Callback, TrainingOptions
 
 
-class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, RegressorMixin, BaseEstimator):
+class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, Updating, RegressorMixin, BaseEstimator):
     """Regresses by Gaussian processes, on ten thousand to millions of points.
 
     Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
@@ -160,6 +160,10 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, RegressorMixi
     robust_weights_ : ndarray of shape (n,), or None
         With ``robust=True`` the weights that rows were given, from 1 to 0 for those left out, beside what :meth:`fit`
         is told of them; ``report_`` names some.
+    y_train_ : ndarray of shape (n,)
+        The targets of the model's rows, in units of y: those that were used, and after them those of updates.
+    updates_ : list of Update
+        What :meth:`update` and :meth:`forget` have done since the fit, and what new rows have said of the model.
     n_steps_ : int
         Steps done.
     stop_reason_ : str
@@ -316,18 +320,22 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, RegressorMixi
         stack: contextlib.ExitStack,
     ) -> tuple[Plan, TrainingData, TrainingResult]:
         """Checks, plans, resumes or starts, and trains; what has to be closed afterwards goes on the stack."""
-        settings, began, team = check_parameters(self.get_params(deep=False)), time.perf_counter(), Together()
+        settings, began, team = (
+            check_parameters(self.get_params(deep=False)),
+            time.perf_counter(),
+            Together(self.solver, self.device),
+        )
         stack.enter_context(team.speaks())
-        data = training_data(self, X, y, validation, *robust_noise(self, X, y, weight, variance))
-        data = replace(data, team=team.team)
+        noise = robust_noise(self, X, y, weight, variance)
+        data = replace(training_data(self, X, y, validation, *noise), team=team.team)
         generator, drawn = torch.Generator(), int(check_random_state(self.random_state).randint(2**31 - 1))
         seed = team.decided(lambda: drawn)
         keeper = state = None
         if self.checkpoint is not None or team.team is not None:
             mark = model_file.made_from(self, data.as_given, seed)
-            team.check_same(mark[1])
+            team.check_same(mark[1], self.checkpoint, self.time_limit)
         planned = partial(plan_and_warn, settings, data.x.shape, data.too_fine, data.known_noise)
-        plan = team.planned(planned, len(data.x), blocks=isinstance(self.solver, str))
+        plan = team.planned(planned, len(data.x))
         if self.checkpoint is not None:
             keeper = CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator)
             state, plan = team.resumed(keeper, plan, data.x.shape, mark, generator, stack)
@@ -336,7 +344,7 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, RegressorMixi
         if state is None and is_chosen(settings):
             limits = Limits(self.noise_floor, tied=tied, learned=self.learn_noise)
             choose = partial(with_kernel, plan, settings, data, lengths=lengths, limits=limits, seed=seed)
-            plan, chosen = team.decided(choose)
+            plan, chosen = team.chosen(choose, len(data.x))
         data = data.drawn(plan.rows, seed)
         stack.enter_context(limited_threads(plan.threads))
         verbose = self.verbose and team.first
@@ -354,21 +362,24 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, RegressorMixi
         elif state.solution is not None and state.solution.dtype != plan.dtype:  # it was promoted before
             problem = data.problem(plan, kernel, state.theta, state.solution.dtype)
         callbacks = team.callbacks(self.callbacks, stack)
-        if keeper is not None and team.first:
-            keeper.keep(state, plan)
-            callbacks.insert(0, keeper)
+        if keeper is not None:
+            team.kept(keeper, state, plan, callbacks)
         if verbose:
             callbacks.append(stack.enter_context(training_bar(plan, state.step)))
         return plan, data, train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
 
     def _accept(self, plan: Plan, data: TrainingData, result: TrainingResult) -> None:
         """Publishes what training found, and warns where the final solve fell short or the model is no good."""
+        warn_of_failure(result)
+        self.updates_ = []
+        self._publish(plan, data, result)
+        self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
+        self.report_ = replace(self.report_, remarks=(*remarks, *set_aside(self.robust_weights_)))
+        warn_of_solve(plan, result)
+
+    def _publish(self, plan: Plan, data: TrainingData, result: TrainingResult) -> None:
+        """Sets what a training, or an update, has found."""
         final, posterior = result.final, result.posterior
-        if result.stopped_early.startswith("failed"):
-            warn_user(
-                f"training {result.stopped_early}. The model of the {len(result.history)} steps before is kept",
-                ConvergenceWarning,
-            )
         self.plan_ = plan
         self.report_ = report_of(plan, result)
         self.scaler_ = data.scaler
@@ -384,12 +395,6 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, RegressorMixi
         if posterior.factor is not None:
             y = torch.as_tensor(data.y).to(device=plan.device, dtype=plan.dtype)
             self.likelihood_ = Likelihood(log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor))
-        self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
-        self.report_ = replace(self.report_, remarks=(*remarks, *set_aside(self.robust_weights_)))
-        if not final.converged:
-            warn_user(unsolved(final, plan, result.accuracy), ConvergenceWarning)
-        elif not self.converged_:
-            warn_user(inexact(result.accuracy, plan, posterior.x.dtype), ConvergenceWarning)
 
     def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
         """Returns the plan and the parameters as training takes them, which may last until that moment."""

@@ -70,6 +70,23 @@ class RowWeights:
         """Returns the same for targets that are divided by ``scale``."""
         return self if self.variances is None else replace(self, variances=self.variances / scale**2)
 
+    @classmethod
+    def of(cls, noise: RowNoise | None) -> RowWeights:
+        """Returns what is said of rows whose noise is made of this."""
+        if noise is None:
+            return cls()
+        weights, variances = 1.0 / noise.shares.cpu().numpy(), noise.known.cpu().numpy()
+        return cls(weights if (weights != 1).any() else None, variances if variances.any() else None)
+
+    def followed_by(self, other: RowWeights, counts: tuple[int, int]) -> RowWeights:
+        """Returns what is said of these rows and of others after them, of which there are so many."""
+        both = []
+        for name, usual in (("weights", 1.0), ("variances", 0.0)):
+            parts = [getattr(self, name), getattr(other, name)]
+            filled = [np.full(n, usual) if part is None else part for part, n in zip(parts, counts, strict=True)]
+            both.append(None if all(part is None for part in parts) else np.concatenate(filled))
+        return RowWeights(*both)
+
     def row_noise(self, device: torch.device | str) -> RowNoise | None:
         """Returns what the noise of each row is made of, on that device; None where all rows have σ² alone."""
         if not self.given:
@@ -81,9 +98,9 @@ class RowWeights:
 
 
 def row_weights(
-    sample_weight: ArrayLike | None, noise_variance: ArrayLike | None, n: int
+    sample_weight: ArrayLike | None, noise_variance: ArrayLike | None, n: int, least: int = 2
 ) -> tuple[RowWeights, NDArray[np.bool_] | None]:
-    """Returns what is said of n rows, and which of them are used, (n,): None for all.
+    """Returns what is said of n rows, and which of them are used, (n,): None for all, else at least ``least``.
 
     A weight of zero and an infinite noise variance leave a row out. Raises a ValueError that names the argument and the
     row of anything else that is no weight, or no variance.
@@ -98,10 +115,10 @@ def row_weights(
     said = RowWeights(weights, variances)
     if used.all():
         return said, None
-    if used.sum() < 2:
-        names = " and ".join(said.given)
+    if used.sum() < least:
+        names, needed = " and ".join(said.given), "at least two are" if least == 2 else "one is"
         raise ValueError(
-            f"{names}: {used.sum()} of {n} rows are left to learn from, and at least two are needed: a row counts "
+            f"{names}: {used.sum()} of {n} rows are left to learn from, and {needed} needed: a row counts "
             f"where its weight is above zero and its noise variance finite"
         )
     return said.at(used), used

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +18,7 @@ import torch
 
 from warmgp.files.checkpoint import read_checkpoint
 from warmgp.files.keeper import CheckpointKeeper
+from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
 from warmgp.processes import Team, current_team
 from warmgp.solvers import AlternatingProjections, RecombinedProjections
@@ -29,8 +32,13 @@ logger = logging.getLogger("warmgp")
 class Together:
     """Holds the team of a fit, or none: rank 0 plans, chooses, starts, writes and speaks; all of them train."""
 
-    def __init__(self) -> None:
+    def __init__(self, solver: object, device: object) -> None:
         self.team: Team | None = current_team()
+        self._blocks = isinstance(solver, str)  # whether blocks are not a user's own
+        if self.team is not None and self.team.size > 1 and ":" in str(device):
+            raise ValueError(
+                f'device={str(device)!r} would put every process on one GPU: say device="cuda", and each takes its own'
+            )
 
     @property
     def first(self) -> bool:
@@ -41,17 +49,31 @@ class Together:
         """Returns what rank 0 makes."""
         return make() if self.team is None else self.team.from_first(make)
 
-    def check_same(self, marks: Mapping[str, str]) -> None:
+    def check_same(self, marks: Mapping[str, str], checkpoint: object, time_limit: float | None) -> None:
         """Raises, by name, where a process has another version, other data or other settings than rank 0."""
         from warmgp import __version__  # which is there once the package is loaded
 
         if self.team is not None:
-            self.team.check_same([("version of warmgp", __version__), *marks.items()])
+            own = ("version of warmgp", __version__), ("checkpoint", str(checkpoint)), ("time_limit", str(time_limit))
+            self.team.check_same([*own, *marks.items()])
 
-    def planned(self, make: Callable[[], Plan], n: int, *, blocks: bool) -> Plan:
-        """Returns rank 0's plan for n points, with ``blocks`` for as many processes as there are."""
+    def planned(self, make: Callable[[], Plan], n: int) -> Plan:
+        """Returns rank 0's plan for n points, with blocks for as many processes as there are."""
+        return self.chosen(lambda: (make(), None), n)[0]
+
+    def chosen(
+        self, choose: Callable[[], tuple[Plan, Hyperparameters | None]], n: int
+    ) -> tuple[Plan, Hyperparameters | None]:
+        """Returns rank 0's choice of a kernel: its plan, for as many processes as there are, and where it ended."""
         team = self.team
-        return make() if team is None else team.from_first(lambda: shared_plan(make(), team.size, n, blocks=blocks))
+        if team is None:
+            return choose()
+
+        def shared() -> tuple[Plan, Hyperparameters | None]:
+            plan, theta = choose()
+            return shared_plan(plan, team.size, n, blocks=self._blocks), theta
+
+        return team.from_first(shared)
 
     def resumed(
         self,
@@ -102,6 +124,12 @@ class Together:
             finally:
                 logger.setLevel(level)
 
+    def kept(self, keeper: CheckpointKeeper, state: TrainingState, plan: Plan, callbacks: list[Callback]) -> None:
+        """Writes the first checkpoint, and puts its keeper before the other callbacks: on rank 0."""
+        self.decided(lambda: keeper.keep(state, plan))
+        if self.first:
+            callbacks.insert(0, keeper)
+
     def callbacks(self, asked: Sequence[Callback], stack: contextlib.ExitStack) -> list[Callback]:
         """Returns the callbacks of this process: rank 0 has them all, and Ctrl-C; the others have none.
 
@@ -123,6 +151,8 @@ def shared_plan(plan: Plan, size: int, n: int, *, blocks: bool) -> Plan:
     """
     solver = plan.solver
     reason = f"{size} processes share the work: times are estimates for one."
+    if any(one.startswith(reason) for one in plan.why):  # it is one already
+        return plan
     if blocks and isinstance(solver, AlternatingProjections | RecombinedProjections):
         times = size if isinstance(solver, AlternatingProjections) else size ** (1 / 3)
         block = max(solver.block_size, min(round(times * solver.block_size), n // (2 * size)))
@@ -139,8 +169,9 @@ def _interrupts() -> Iterator[Callback]:
 
     def note(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
-        if pressed:
-            raise KeyboardInterrupt
+        if pressed:  # the process ends here: another path than that of the others would leave them waiting
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
         pressed = True
 
     def callback(record: StepRecord, state: TrainingState) -> None:
@@ -155,3 +186,5 @@ def _interrupts() -> Iterator[Callback]:
         yield callback
     finally:
         signal.signal(signal.SIGINT, before)
+        if pressed and sys.exc_info()[0] is None:  # in the last solve, after which no callback came
+            signal.raise_signal(signal.SIGINT)

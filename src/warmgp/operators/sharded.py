@@ -72,6 +72,8 @@ class ShardedOperator(KernelOperator):
         return self.inner.dense(dtype)
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor, *, share: tuple[int, int] = (0, 1)) -> Tensor:
+        if share != (0, 1):
+            raise ValueError("the processes share the gradient already")
         mine = self.inner.quadratic_gradient(A, B, weights, share=(self.team.rank, self.team.size))
         return self.team.sum(mine)
 

@@ -7,11 +7,16 @@ from torch import Tensor
 
 from warmgp.operators.part import Part
 
+LOST = 1e300
+"""What stands for a sum of squares that is not a number any more."""
+
 
 def survey(part: Part, r: Tensor, b: int) -> tuple[int, tuple[float, float]]:
     """Returns the block of b rows with the largest sum of squares over all systems, and the residual's norms (mean
     system, average probe). r has the rows of this process, (m, c)."""
     squares, first = _by_block(r, part.here.start, b)  # (blocks, c)
+    if not part.alone and not len(squares):  # fewer rows than processes
+        squares = squares.new_zeros(1, r.shape[1])
     if part.alone:
         systems, worst = squares.sum(0).sqrt(), squares.sum(1).argmax()
     else:
@@ -54,6 +59,7 @@ def _of_all(part: Part, squares: Tensor, first: int) -> tuple[Tensor, Tensor]:
     )  # fmt: skip
     every = part.every(told)  # (processes, c + 6)
     numbers, sums = every[:, c::2].reshape(-1), every[:, c + 1 :: 2].reshape(-1)
+    sums = sums.nan_to_num(nan=LOST, posinf=LOST)  # the norms say it, and the books end the solve
     same = (numbers[:, None] == numbers) & (numbers >= 0)
     totals = same.to(sums.dtype) @ sums
     worst = totals.max()

@@ -174,7 +174,12 @@ def _pathwise(options: TrainingOptions) -> Pathwise:
 def _draw_and_start(
     operator: KernelOperator, options: TrainingOptions, state: TrainingState, generator: torch.Generator
 ) -> tuple[PathwiseDraw, Tensor | None]:
-    """Returns the functions of the posterior, and where their solve starts."""
+    """Returns the functions of the posterior, and where their solve starts.
+
+    Exact training has no functions of its own: those in its state come from a model that goes on with other rows.
+    """
+    if options.gradient.needs_factor and has_samples(state):
+        return state.draw, None
     if options.starts_warm and has_samples(state):
         return state.draw, state.solution
     draw = _pathwise(options).draw(operator, generator)
@@ -284,7 +289,7 @@ def model_before(
 ) -> Finished:
     """Returns the posterior at the last θ that could be solved at: from its solutions, or by a solve with functions."""
     problem = problem.unwatched()
-    if has_samples(state):
+    if has_samples(state) and state.solution is not None and state.solution.shape[1] > 1:
         return _as_it_is(problem, state)
     assert state.solution_theta is not None
     return finish(problem.moved_to(state.solution_theta), options, state, generator)

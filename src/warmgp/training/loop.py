@@ -110,9 +110,8 @@ def train_problem(
     """Trains as :func:`train` does, on a problem that is made already."""
     problem.check()
     state = state or initial_state(problem.operator, options)
-    _tell_resumed(callbacks, state)
     part = problem.operator.part
-    stopped = "callback" if part.agreed(_has_stopped(callbacks, state)) else ""
+    stopped = "callback" if part.by_first(lambda: _resumed(callbacks, state)) else ""
     try:
         while _goes_on(part, state, options) and not stopped:
             try:
@@ -215,7 +214,7 @@ def _kept(
     generator: torch.Generator,
 ) -> TrainingResult:
     """Keeps the model of the steps before an error, or raises it where there is none."""
-    if state.solution is None:
+    if state.solution is None or not state.history:  # what an update starts from is no model yet
         raise error
     error = error.with_traceback(None)  # whose frames would keep the step's H in memory
     interrupted = isinstance(error, KeyboardInterrupt)
@@ -250,14 +249,13 @@ def _call_back(part: Part, callbacks: Sequence[Callback], state: TrainingState) 
     return part.by_first(answer)
 
 
-def _tell_resumed(callbacks: Sequence[Callback], state: TrainingState) -> None:
-    """Lets callbacks that keep something outside, such as a log, bring it to where a resumed training goes on."""
+def _resumed(callbacks: Sequence[Callback], state: TrainingState) -> bool:
+    """Tells callbacks where a resumed training goes on, so that one that keeps something outside, such as a log, brings
+    it to there; returns whether it has ended before, by callbacks that can tell from its history."""
+    if not state.history:
+        return False
     for callback in callbacks:
-        if state.history and hasattr(callback, "resumed"):
+        if hasattr(callback, "resumed"):
             callback.resumed(state)
-
-
-def _has_stopped(callbacks: Sequence[Callback], state: TrainingState) -> bool:
-    """Says whether a resumed training has ended before, by callbacks that can tell from its history."""
     tellers = [callback.has_stopped for callback in callbacks if hasattr(callback, "has_stopped")]
-    return bool(state.history) and any(has_stopped(state) for has_stopped in tellers)
+    return any(has_stopped(state) for has_stopped in tellers)
