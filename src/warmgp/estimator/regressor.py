@@ -320,11 +320,8 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, Updating, Reg
         stack: contextlib.ExitStack,
     ) -> tuple[Plan, TrainingData, TrainingResult]:
         """Checks, plans, resumes or starts, and trains; what has to be closed afterwards goes on the stack."""
-        settings, began, team = (
-            check_parameters(self.get_params(deep=False)),
-            time.perf_counter(),
-            Together(self.solver, self.device),
-        )
+        settings, began = check_parameters(self.get_params(deep=False)), time.perf_counter()
+        team = Together(self.solver, self.device)
         stack.enter_context(team.speaks())
         noise = robust_noise(self, X, y, weight, variance)
         data = replace(training_data(self, X, y, validation, *noise), team=team.team)

@@ -16,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -111,7 +112,7 @@ def train_problem(
     problem.check()
     state = state or initial_state(problem.operator, options)
     part = problem.operator.part
-    stopped = "callback" if part.by_first(lambda: _resumed(callbacks, state)) else ""
+    stopped = "callback" if part.by_first(partial(_resumed, callbacks, state)) else ""
     try:
         while _goes_on(part, state, options) and not stopped:
             try:
