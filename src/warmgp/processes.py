@@ -7,7 +7,6 @@ same data; sums over rows, the rows of a block and rank 0's decisions go through
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -32,11 +31,24 @@ class TeamError(RuntimeError):
     """Says that the processes of a fit cannot go on together."""
 
 
+KINDS: tuple[type[BaseException], ...] = (
+    KeyboardInterrupt, torch.linalg.LinAlgError, FloatingPointError, FileNotFoundError, PermissionError, OSError,
+    MemoryError, ValueError, TypeError,
+)  # fmt: skip
+"""The errors that are raised as what they are on other ranks; all others are RuntimeErrors there."""
+
+
 class _Failed:
-    """Carries an error of rank 0 to the others."""
+    """Carries an error of rank 0 to the others, by its kind and its words: an error may hold what cannot be sent."""
 
     def __init__(self, error: BaseException) -> None:
-        self.error = error
+        self.kind = next((number for number, kind in enumerate(KINDS) if isinstance(error, kind)), None)
+        self.words = str(error) if self.kind is not None else f"{type(error).__name__}: {error}"
+
+    @property
+    def error(self) -> BaseException:
+        """The error, as another rank raises it."""
+        return RuntimeError(self.words) if self.kind is None else KINDS[self.kind](self.words)
 
 
 class Team:
@@ -139,10 +151,9 @@ class Team:
         if self.first:
             try:
                 box[0] = make()
-                pickle.dumps(box[0])
             except (Exception, KeyboardInterrupt) as error:
                 failed = error
-                box[0] = _Failed(_sendable(error))
+                box[0] = _Failed(error)
         with _explained():
             dist.broadcast_object_list(box, 0)
         if failed is not None:
@@ -173,16 +184,6 @@ class Team:
                     f"rank {rank} of {self.size} has {what} "
                     "than rank 0: every process has to run the same program on the same data, with the same version"
                 )
-
-
-def _sendable(error: BaseException) -> BaseException:
-    """Returns an error as another process can read it: itself, or one with its words."""
-    error = error.with_traceback(None) if error.__cause__ is None else error
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
 
 
 @contextmanager

@@ -230,11 +230,10 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
     }
     trend = posterior.trend
     if trend is not None:
+        parts = ("solution", "coefficients", "covariance")
         tensors |= {
             "trend_transform": trend.basis.transform,
-            "trend_solution": trend.solution,
-            "trend_coefficients": trend.coefficients,
-            "trend_covariance": trend.covariance,
+            **{f"trend_{name}": getattr(trend, name) for name in parts},
         }
     if posterior.targets is not None:
         tensors["targets"] = posterior.targets.codes
@@ -339,8 +338,7 @@ def _restore(
     )  # fmt: skip
     model.hyperparameters_ = known(theta, model.scaler_)
     model.history_ = list(plan_json.history_from_json(content["history"]))
-    model.n_steps_ = len(model.history_)
-    model.converged_ = content["converged"]
+    model.n_steps_, model.converged_ = len(model.history_), content["converged"]
     model.solve_error_ = content.get("solve_error", float("nan"))
     model.stop_reason_ = content.get("stop_reason", "unknown")
     if (value := content["log_marginal_likelihood"]) is not None:

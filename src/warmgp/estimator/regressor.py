@@ -321,8 +321,7 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, Updating, Reg
     ) -> tuple[Plan, TrainingData, TrainingResult]:
         """Checks, plans, resumes or starts, and trains; what has to be closed afterwards goes on the stack."""
         settings, began = check_parameters(self.get_params(deep=False)), time.perf_counter()
-        team = Together(self.solver, self.device)
-        stack.enter_context(team.speaks())
+        team = stack.enter_context(Together(self.solver, self.device).speaking())
         noise = robust_noise(self, X, y, weight, variance)
         data = replace(training_data(self, X, y, validation, *noise), team=team.team)
         generator, drawn = torch.Generator(), int(check_random_state(self.random_state).randint(2**31 - 1))

@@ -110,17 +110,17 @@ class Together:
         return state
 
     @contextlib.contextmanager
-    def speaks(self) -> Iterator[None]:
-        """Keeps warnings and logs of all but rank 0 to themselves within its block."""
+    def speaking(self) -> Iterator[Together]:
+        """Keeps warnings and logs of all but rank 0 to themselves within its block, which is given this object."""
         if self.first:
-            yield
+            yield self
             return
         level = logger.level
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             logger.setLevel(logging.CRITICAL)
             try:
-                yield
+                yield self
             finally:
                 logger.setLevel(level)
 
