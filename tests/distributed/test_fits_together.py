@@ -40,15 +40,3 @@ def test_a_process_that_is_killed_ends_the_others_and_two_go_on(tmp_path: Path) 
     for theta, taken in together(2, "resumed", str(tmp_path)):
         assert taken == steps
         assert theta == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_process_with_other_data_is_refused_by_name() -> None:
-    for said in together(2, "other_data"):
-        assert "rank 1 of 2 has other y than rank 0" in said
-
-
-def test_a_block_that_one_process_cannot_factor_is_told_to_all() -> None:
-    """Else the others would wait for its step for ever."""
-    here, there = together(2, "failed")
-    assert here == ["rank 1 could not solve on its block of H"] * 2
-    assert there == ["the block is not positive definite"] * 2

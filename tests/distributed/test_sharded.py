@@ -2,44 +2,98 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
 import pytest
 import torch
+import torch.distributed as dist
 
 from distributed.teams import together
 from distributed.workers import N, solutions
+from warmgp.processes import Team
 
 TOLERANCE = {"torch.float32": 1e-5, "torch.float64": 1e-10}
+SIZES = (240, 960)
+TABLE = pd.DataFrame({"a": np.arange(70.0), "name": [f"row {i}" for i in range(70)]})
 
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, torch.Tensor]:
-    return solutions(None, True)
+    return solutions(None, False)
 
 
-@pytest.mark.parametrize("world", [1, 2, 3, 4])
-def test_several_processes_find_what_one_does(world: int, alone: dict[str, torch.Tensor]) -> None:
-    """After a fixed number of iterations, for every solver and both estimators, also with weights; three processes for
-    every kernel, operator and precision, too."""
-    everything = world == 3
-    every = together(world, "solutions", everything)
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What two processes do for all of these tests."""
+    path = tmp_path_factory.mktemp("tables") / "table.parquet"
+    TABLE.to_parquet(path, row_group_size=10)
+    jobs = {"solutions": (False,), "traffic": (SIZES,), "other_data": (), "parquet": (str(path),), "failed": ()}
+    return together(2, "several", jobs)
+
+
+def check(every: list[dict[str, torch.Tensor]], alone: dict[str, torch.Tensor]) -> None:
     for rank, found in enumerate(every):
-        assert len(found) >= 20 and (found.keys() == alone.keys()) == everything
-        for name, expected in ((name, alone[name]) for name in found):
+        assert len(found) >= 20 and found.keys() == alone.keys()
+        for name, expected in alone.items():
             tolerance = next(value for dtype, value in TOLERANCE.items() if dtype in name)
             error = float((found[name] - expected).norm() / expected.norm())
-            assert error <= tolerance, f"rank {rank} of {world}, {name}: {error:.1e}"
-            assert torch.equal(found[name], every[0][name]), f"rank {rank} of {world}, {name}: other bits than rank 0"
+            assert error <= tolerance, f"rank {rank} of {len(every)}, {name}: {error:.1e}"
+            assert torch.equal(found[name], every[0][name]), f"rank {rank}, {name}: other bits than rank 0"
 
 
-def test_what_an_iteration_sends() -> None:
+def test_three_processes_find_what_one_does() -> None:
+    """After a fixed number of iterations, for every solver, estimator, kernel, operator and precision, also with
+    weights."""
+    check(together(3, "solutions", True), solutions(None, True))
+
+
+def test_four_processes_find_what_one_does(alone: dict[str, torch.Tensor]) -> None:
+    check(together(4, "solutions", False), alone)
+
+
+def test_two_processes_find_what_one_does(two: list[dict[str, Any]], alone: dict[str, torch.Tensor]) -> None:
+    check([found["solutions"] for found in two], alone)
+
+
+def test_a_team_of_one_finds_the_same_bits(alone: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        found = solutions(Team(), False)
+    finally:
+        dist.destroy_process_group()
+    assert all(torch.equal(value, alone[name]) for name, value in found.items()) and len(found) >= 20
+
+
+def test_what_an_iteration_sends(two: list[dict[str, Any]]) -> None:
     """Projections and descent send as much for 4 times the rows; conjugate gradients one array of the rows that a
     process has, and sums."""
-    sizes = (240, 960)
-    for sent in together(2, "traffic", sizes):
+    for sent in (found["traffic"] for found in two):
         for name in ("ap", "sgd"):
             small, large = (sum(one.values()) for one in sent[name])
             assert 0 < small == large, f"{name}: {sent[name]}"
-        for n, counts in zip(sizes, sent["cg"], strict=True):
+        for n, counts in zip(SIZES, sent["cg"], strict=True):
             assert counts["gather"] == 8 * n // 2 * 4 * 4, "8 iterations, half of the rows, 4 systems, 4 bytes"
             assert counts["sum"] <= 8 * 8 * (20 * 4 + 3 * 4), "coarse products and sums over rows"
     assert N % 2 and N % 3 and N % 4
+
+
+def test_a_process_with_other_data_is_refused_by_name(two: list[dict[str, Any]]) -> None:
+    for found in two:
+        assert "rank 1 of 2 has other y than rank 0" in found["other_data"]
+
+
+def test_a_block_that_one_process_cannot_factor_is_told_to_all(two: list[dict[str, Any]]) -> None:
+    """Else the others would wait for its step for ever."""
+    here, there = (found["failed"] for found in two)
+    assert here == ["rank 1 could not solve on its block of H"] * 2
+    assert there == ["the block is not positive definite"] * 2
+
+
+def test_each_process_reads_its_own_row_groups(two: list[dict[str, Any]]) -> None:
+    tables, counts = zip(*(found["parquet"] for found in two), strict=True)
+    for found in tables:
+        pd.testing.assert_frame_equal(found, TABLE)
+    assert counts == (4, 3)

@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from distributed.teams import together
 from distributed.workers import table
 from warmgp import GPRegressor
 
@@ -32,13 +30,3 @@ def test_two_processes_fit_a_table_and_write_one_model(tmp_path: Path) -> None:
     model = GPRegressor.load(out, device="cpu")
     alone = GPRegressor("matern32", n_steps=2, solver="cg", gradient="pathwise", n_probes=8, random_state=0).fit(X, y)
     assert model.hyperparameters_.vector.numpy() == pytest.approx(alone.hyperparameters_.vector.numpy(), rel=1e-3)
-
-
-def test_each_process_reads_its_own_row_groups(tmp_path: Path) -> None:
-    path = tmp_path / "table.parquet"
-    expected = pd.DataFrame({"a": np.arange(70.0), "name": [f"row {i}" for i in range(70)]})
-    expected.to_parquet(path, row_group_size=10)
-    tables, counts = zip(*together(2, "parquet", str(path)), strict=True)
-    for found in tables:
-        pd.testing.assert_frame_equal(found, expected)
-    assert counts == (4, 3)
