@@ -152,8 +152,9 @@ def _evened(
         again = refined(operator, problem.single, targets[:, :1], mean, rule, options.solver, generator=generator)
         final.solution[:, :1] = again.solution
         again = replace(
-            again, solution=final.solution, residual_probes=final.residual_probes, state=final.state, converged=True
-        )
+            again, solution=final.solution, residual_probes=final.residual_probes, state=final.state,
+            converged=final.converged, stop_reason=final.stop_reason,
+        )  # fmt: skip
     return replace(
         again,
         iterations=final.iterations + again.iterations,
