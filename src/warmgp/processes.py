@@ -199,6 +199,12 @@ def _explained() -> Iterator[None]:
         ) from error
 
 
+def writes() -> bool:
+    """Says whether this process is the one of its team that writes: rank 0, or one that is alone. It joins no team, for
+    which it would have to wait."""
+    return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
+
+
 def leave_team() -> None:
     """Ends the team that :func:`current_team` has made: nothing can be exchanged any more."""
     if dist.is_available() and dist.is_initialized():

@@ -36,7 +36,7 @@ from warmgp.cli.fitting import (
 from warmgp.cli.held_out import metrics
 from warmgp.cli.kinds import columns_asked, text_inputs
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
-from warmgp.cli.ranks import is_first, ranks
+from warmgp.cli.ranks import ranks
 from warmgp.cli.row_columns import RowColumns
 from warmgp.cli.tables import TableWriter, open_table
 from warmgp.cli.terminal import bar, cells, console, lines_of, say, show, tell
@@ -47,6 +47,7 @@ from warmgp.estimator.convergence import ConvergenceWarning
 from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.paths import NotAFileError, check_writable
+from warmgp.processes import writes
 
 FloatArray = NDArray[np.float64]
 
@@ -153,7 +154,7 @@ def fit(
     then = AtOnce(predict, predictions, interval)
     then.check(data, where, [*target, *(drop or []), *rows.names], keep)
     fit_table(model, data, target, where, drop=drop, keep=keep, rows=rows, test_fraction=test_fraction)
-    if is_first():
+    if writes():
         then.answer(model, keep, quiet=quiet)
 
 

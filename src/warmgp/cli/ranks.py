@@ -38,9 +38,3 @@ def ranks(arguments: Sequence[str] | None) -> Iterator[bool]:
             yield bool(asked) and asked[0] in DIVIDED
     finally:
         leave_team()
-
-
-def is_first() -> bool:
-    """Says whether this process is the one that writes."""
-    team = current_team()
-    return team is None or team.first

@@ -14,7 +14,7 @@ from warmgp.planning.devices import device_or_cpu
 from warmgp.planning.plan import Plan
 from warmgp.planning.planner import plan_read_on
 from warmgp.posterior import Posterior
-from warmgp.processes import current_team
+from warmgp.processes import writes
 from warmgp.solvers import Solver
 
 
@@ -43,8 +43,7 @@ class Stored:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model to one safetensors file, whole or not at all. Of several processes rank 0 writes."""
         check_is_fitted(self, "hyperparameters_")
-        team = current_team()
-        if team is None or team.first:
+        if writes():
             model_file.save(self, path)  # type: ignore[arg-type]
 
     @classmethod
