@@ -71,10 +71,10 @@ def _sums_by_products(
     points: Points, profile: Any, left: Columns, right: Columns, symmetric: bool, share: tuple[int, int]
 ) -> Tensor:
     """Returns these sums from all tiles: Σ_j G ω [z_j, 1] on the tensor core, but for inputs that are differenced."""
-    n, device, tile = points.n, points.lines.device, Tile(TILE, 64, 4, 2)
+    n, device, D = points.n, points.lines.device, points.row_high.shape[1]
+    tile = Tile(TILE, 64, 4, 2) if D <= 64 else Tile(TILE, 32, 4, 1)  # in less than 99 KiB, the shared memory of consumers' cards
     d, differenced = points.lines.shape[0] - points.differenced, points.differenced
     slots = triton.next_power_of_2(max(1, differenced))
-    D = points.row_high.shape[1]
     row_tiles = triton.cdiv(n, tile.rows)
     splits = splits_for(row_tiles, triton.cdiv(n, tile.columns))
     per_split = triton.cdiv(triton.cdiv(n, splits), tile.columns) * tile.columns
