@@ -21,6 +21,7 @@ KERNELS = {
     "column_largest", "split_columns", "combine", "product", "product64", "gradient", "gradient_rows", "pick",
     "project",
 }  # fmt: skip
+WIDE = {"gradient_rows", "combine"}  # kernels that only the case of many inputs takes
 
 
 def compiled(capability: int, folder: Path, *cases: str) -> list[dict[str, Any]]:
@@ -34,14 +35,14 @@ def compiled(capability: int, folder: Path, *cases: str) -> list[dict[str, Any]]
 
 
 def test_every_kernel_compiles_for_hopper_and_fits_into_its_shared_memory(tmp_path: Path) -> None:
-    found = compiled(90, tmp_path)
-    assert {one["kernel"] for one in found} == KERNELS
+    found = compiled(90, tmp_path, "long", "double", "steps")
+    assert {one["kernel"] for one in found} == KERNELS - WIDE
     assert {one["LONG"] for one in found if one["kernel"] == "product"} == {False, True}
     assert all(one["bytes"] > 1000 for one in found)
     assert [one for one in found if one["shared"] > 227 * 1024] == []
 
 
 def test_the_largest_fit_into_the_shared_memory_of_consumers_cards(tmp_path: Path) -> None:
-    found = compiled(86, tmp_path, "wide", "double")
-    assert {one["kernel"] for one in found} >= {"product", "gradient_rows", "product64"}
+    found = compiled(86, tmp_path, "wide")
+    assert {one["kernel"] for one in found} >= {"product", *WIDE}
     assert [one for one in found if one["shared"] > 99 * 1024] == []

@@ -39,9 +39,9 @@ def test_memory_does_not_grow_with_the_rows_to_predict(tmp_path: Path) -> None:
     Both are several chunks of rows, each of which is read, predicted and written before the next, so that what holds
     here holds for any number. Run by hand, 1,000,000 rows took a peak of 0.65 GB and 6 minutes of one core with a
     model of 13,500 points in float64, of 6,750 features (0.52 GB for 20,000 rows). The test spares itself that, and
-    takes float32, 2,000 points and 300 features: all of 80,000 rows would be 640 MB of kernel and 96 MB of features.
+    takes float32, 1,000 points and 300 features: all of 80,000 rows would be 320 MB of kernel and 96 MB of features.
     """
-    n, d = 2_000, 26
+    n, d = 1_000, 8
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))
     with warnings.catch_warnings():
