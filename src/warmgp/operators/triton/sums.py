@@ -72,7 +72,7 @@ def _sums_by_products(
 ) -> Tensor:
     """Returns these sums from all tiles: Σ_j G ω [z_j, 1] on the tensor core, but for inputs that are differenced."""
     n, device, D = points.n, points.lines.device, points.row_high.shape[1]
-    tile = Tile(TILE, 64, 4, 2) if D <= 64 else Tile(TILE, 32, 4, 1)  # in less than 99 KiB, the shared memory of consumers' cards
+    tile = Tile(TILE, 64, 4, 2) if D <= 64 else Tile(TILE, 32, 4, 1)  # in 99 KiB of shared memory
     d, differenced = points.lines.shape[0] - points.differenced, points.differenced
     slots = triton.next_power_of_2(max(1, differenced))
     row_tiles = triton.cdiv(n, tile.rows)
