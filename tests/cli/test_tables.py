@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from warmgp.cli.columns import feature_chunks, resolve
-from warmgp.cli.tables import CHUNK_ROWS, FORMATS, TableError, TableWriter, open_table
+from warmgp.cli.table_writer import TableWriter
+from warmgp.cli.tables import CHUNK_ROWS, FORMATS, TableError, open_table
 
 
 def frame(n: int = 57) -> pd.DataFrame:
@@ -146,3 +147,39 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "short.npz", X=np.ones((3, 2)), y=np.ones(2))
     with pytest.raises(TableError, match=r"y in .*short\.npz"):
         open_table(tmp_path / "short.npz")
+
+
+# -- folders of Parquet files ----------------------------------------------------------------------------------------
+def parts(folder: Path, *frames: pd.DataFrame) -> Path:
+    folder.mkdir()
+    for number, frame in enumerate(frames):
+        frame.to_parquet(folder / f"part-{number}.parquet", index=False, row_group_size=3)
+    return folder
+
+
+def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path) -> None:
+    whole = pd.DataFrame({"a": np.arange(20.0), "b": [f"k{i % 3}" for i in range(20)], "y": np.arange(20.0) ** 2})
+    folder = parts(tmp_path / "big", whole[:7], whole[["y", "b", "a"]][7:8], whole[8:])
+    (folder / "_SUCCESS").touch()
+    (folder / "_metadata.parquet").write_bytes(b"not a table")
+    table = open_table(folder)
+    assert table.columns == ["a", "b", "y"] and table.fraction == 0.0
+    read = list(table.chunks(["y", "b"], rows=6))
+    assert [len(part) for part in read] == [6, 6, 6, 2] and table.fraction == 1.0
+    pd.testing.assert_frame_equal(pd.concat(read, ignore_index=True), whole[["y", "b"]])
+
+
+def test_a_folder_whose_files_differ_is_refused_by_name(tmp_path: Path) -> None:
+    one = pd.DataFrame({"a": [1.0], "y": [1.0]})
+    folder = parts(tmp_path / "big", one, one.rename(columns={"a": "c"}))
+    with pytest.raises(TableError, match=r"part-1\.parquet and .*part-0\.parquet differ in 'a', 'c'"):
+        open_table(folder)
+    (folder / "part-1.parquet").write_bytes(b"PAR1 cut")
+    with pytest.raises(TableError, match=r"part-1\.parquet cannot be read"):
+        open_table(folder)
+
+
+def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    with pytest.raises(TableError, match="is a folder without a Parquet file in it"):
+        open_table(tmp_path)

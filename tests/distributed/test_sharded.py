@@ -28,8 +28,9 @@ def alone() -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What two processes do for all of these tests."""
-    path = tmp_path_factory.mktemp("tables") / "table.parquet"
-    TABLE.to_parquet(path, row_group_size=10)
+    path = tmp_path_factory.mktemp("tables")
+    TABLE[:50].to_parquet(path / "1.parquet", row_group_size=10)
+    TABLE[50:].to_parquet(path / "2.parquet", row_group_size=10)
     jobs = {"solutions": (False,), "traffic": (SIZES,), "other_data": (), "parquet": (str(path),), "failed": ()}
     return together(2, "several", jobs)
 

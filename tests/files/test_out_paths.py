@@ -21,7 +21,7 @@ import pytest
 from cli_tools import FAST, refused, run
 from processes import finish, warmgp
 from warmgp import CSVLog, GPRegressor, JSONLines
-from warmgp.cli.tables import TableWriter
+from warmgp.cli.table_writer import TableWriter
 from warmgp.files.format import read
 from warmgp.training import loop as training
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from warmgp import ConjugateGradients, CSVLog, GPRegressor, JSONLines, StochasticGradientDescent
-from warmgp.cli.tables import TableWriter
+from warmgp.cli.table_writer import TableWriter
 from warmgp.cli.termination import Terminated, terminated
 from warmgp.files.format import FileError
 

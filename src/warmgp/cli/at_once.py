@@ -10,7 +10,8 @@ from warmgp.cli.answers import FarInputs, answer, levels_asked
 from warmgp.cli.columns import UsageError, feature_chunks, resolve
 from warmgp.cli.fitting import check_apart
 from warmgp.cli.kinds import kept_columns
-from warmgp.cli.tables import TableError, TableWriter, open_table
+from warmgp.cli.table_writer import TableWriter
+from warmgp.cli.tables import TableError, open_table
 from warmgp.cli.terminal import bar, say, tell
 from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor

@@ -38,7 +38,8 @@ from warmgp.cli.kinds import columns_asked, text_inputs
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
 from warmgp.cli.ranks import ranks
 from warmgp.cli.row_columns import RowColumns
-from warmgp.cli.tables import TableWriter, open_table
+from warmgp.cli.table_writer import TableWriter
+from warmgp.cli.tables import open_table
 from warmgp.cli.terminal import bar, cells, console, lines_of, say, show, tell
 from warmgp.cli.termination import Terminated, terminated
 from warmgp.cli.updating import told_of, update_file

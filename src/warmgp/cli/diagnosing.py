@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from warmgp.cli.fitting import check_apart
-from warmgp.cli.tables import TableWriter
+from warmgp.cli.table_writer import TableWriter
 from warmgp.cli.terminal import console, lines_of, tell
 from warmgp.estimator.left_out import LeaveOneOut
 from warmgp.estimator.regressor import GPRegressor

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from warmgp import __version__
 from warmgp.cli.answers import NONE, FarInputs, answer, by_level
 from warmgp.cli.columns import UsageError, resolve
-from warmgp.cli.tables import GRID, NetcdfTable, TableError, TableWriter, open_table, quoted, table_format
+from warmgp.cli.table_writer import TableWriter
+from warmgp.cli.tables import GRID, NetcdfTable, TableError, open_table, quoted, table_format
 from warmgp.cli.terminal import bar, say, tell
 from warmgp.data.grids import CHUNK_ROWS, Cells, boxes, chunk_of_cells, chunks, missing_cells
 from warmgp.data.named_grids import h5netcdf_for

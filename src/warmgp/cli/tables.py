@@ -1,7 +1,8 @@
-"""Tables in files: CSV (also .csv.gz), Parquet and npz, read by column name in chunks, written whole or not at all.
+"""Tables in files: CSV (also .csv.gz), Parquet and npz, read by column name in chunks.
 
-A CSV has a header and commas. An npz holds ``X`` (its columns are x0, x1, …) and, for training, ``y``. NetCDF is read,
-too: a row for each cell that has all that is asked for; :mod:`warmgp.cli.maps` writes it.
+A CSV has a header and commas. Parquet may be a folder of files with the same columns. An npz holds ``X`` (columns
+x0, x1, …) and, for training, ``y``. NetCDF is read, too: a row for each cell that has all that is asked for;
+:mod:`warmgp.cli.maps` writes it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -28,12 +29,13 @@ from numpy.typing import NDArray
 from warmgp.cli.lines import BoundedRows, RowError
 from warmgp.data.grids import CHUNK_ROWS, GridError, chunks, missing_cells
 from warmgp.data.named_grids import read_cells
-from warmgp.files.atomic import whole_file
-from warmgp.files.paths import check_readable, check_writable
+from warmgp.files.paths import check_readable
 from warmgp.processes import Team
 
 FORMATS = (".csv", ".csv.gz", ".parquet", ".pq", ".npz")
 """The extensions of tables."""
+PARQUET = (".parquet", ".pq")
+"""Those of Parquet."""
 GRID = ".nc"
 """The extension of a grid, which is read as a table and written by a map alone."""
 MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "null", "NULL", "None"]
@@ -108,6 +110,8 @@ class Table(ABC):
 def open_table(path: str | os.PathLike[str], about: Sequence[str] = ()) -> Table:
     """Opens the table in a file, by its extension; of a grid the rows are the cells of the variables ``about``."""
     path = Path(path)
+    if path.is_dir():
+        return _ParquetTable(path)
     kind = table_format(path)
     check_readable(path)
     if path.stat().st_size == 0:
@@ -116,7 +120,7 @@ def open_table(path: str | os.PathLike[str], about: Sequence[str] = ()) -> Table
         return _NpzTable(path)
     if kind == GRID:
         return NetcdfTable(path, about)
-    return _ParquetTable(path) if kind in (".parquet", ".pq") else _CsvTable(path)
+    return _ParquetTable(path) if kind in PARQUET else _CsvTable(path)
 
 
 def table_format(path: Path) -> str:
@@ -171,30 +175,56 @@ class _CsvTable(Table):
 
 
 class _ParquetTable(Table):
-    def __init__(self, path: Path) -> None:
-        with _reading(path), _arrow(path).parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-        super().__init__(path, [name for name in names if not name.startswith("__index_level_")])
+    """Reads a Parquet file, or the files of a folder one after the other, by their names."""
 
-    def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
-        with _reading(self.path), _arrow(self.path).parquet.ParquetFile(self.path) as file:
-            if self.team is not None and file.num_row_groups > 1:
-                yield from self._groups(file, columns, self.team)
-                return
-            done = 0
-            for batch in file.iter_batches(batch_size=rows, columns=columns):
-                done += batch.num_rows
-                self.fraction = done / file.metadata.num_rows
-                yield batch.to_pandas(ignore_metadata=True)[columns]
+    def __init__(self, path: Path) -> None:
+        self.files = _files_in(path) if path.is_dir() else [path]
+        first, *others = (self._names(file) for file in self.files)
+        for file, names in zip(self.files[1:], others, strict=True):
+            if set(names) != set(first):
+                odd = sorted(set(names) ^ set(first))
+                raise TableError(f"{file} and {self.files[0]} differ in {quoted(odd[:20])}: one of them alone has it")
+        super().__init__(path, first)
 
     @staticmethod
-    def _groups(file: Any, columns: list[str], team: Team) -> Iterator[Any]:
+    def _names(path: Path) -> list[str]:
+        with _reading(path), pyarrow_for(path).parquet.ParquetFile(path) as file:
+            return [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+
+    def _parts(self, columns: list[str], text: list[str], rows: int) -> Iterator[Any]:
+        if self.team is not None:
+            yield from self._divided(columns, self.team)
+            return
+        for number, path in enumerate(self.files):
+            with _reading(path), pyarrow_for(path).parquet.ParquetFile(path) as file:
+                done = 0
+                for batch in file.iter_batches(batch_size=rows, columns=columns):
+                    done += batch.num_rows
+                    self.fraction = (number + done / file.metadata.num_rows) / len(self.files)
+                    yield batch.to_pandas(ignore_metadata=True)[columns]
+
+    def _divided(self, columns: list[str], team: Team) -> Iterator[Any]:
         """Yields the row groups, of which each process reads its own and has the others from those who did."""
-        mine = range(team.rank, file.num_row_groups, team.size)
-        read = [file.read_row_group(group, columns=columns).to_pandas(ignore_metadata=True) for group in mine]
-        every = team.every_object(read)
-        for group in range(file.num_row_groups):
+        mine, count = [], 0
+        for path in self.files:
+            with _reading(path), pyarrow_for(path).parquet.ParquetFile(path) as file:
+                for group in range(file.num_row_groups):
+                    if count % team.size == team.rank:
+                        mine.append(file.read_row_group(group, columns=columns).to_pandas(ignore_metadata=True))
+                    count += 1
+        every = team.every_object(mine)
+        for group in range(count):
             yield every[group % team.size][group // team.size][columns]
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Returns the Parquet files of a folder by name, without those of the programs that write such folders."""
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in PARQUET and path.name[0] not in "._")
+    if not files:
+        raise TableError(f"{folder} is a folder without a Parquet file in it (folders inside it are not looked at)")
+    for path in files:
+        check_readable(path)
+    return files
 
 
 class _NpzTable(Table):
@@ -274,7 +304,7 @@ def _check_claim(path: Path, file: Any, name: str) -> None:
         )
 
 
-def _arrow(path: Path) -> Any:
+def pyarrow_for(path: Path) -> Any:
     """Returns pyarrow, which only Parquet needs; raises where it is not installed."""
     try:
         import pyarrow.parquet
@@ -322,66 +352,3 @@ def _as_text(column: Any) -> Any:
         return None if pd.isna(value) else str(int(value) if whole else value).strip() or None
 
     return column.astype(object).map(text).astype(object)
-
-
-# -- writing ---------------------------------------------------------------------------------------------------------
-class TableWriter:
-    """Writes a table chunk by chunk; it appears only when all is written (:mod:`warmgp.files.atomic`).
-
-    It is a context manager: leaving it by an exception removes what was written. Floats are written so that they read
-    back to the same bits.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self.kind = table_format(self.path)
-        if self.kind == GRID:
-            raise TableError(f"{path}: NetCDF holds a grid, and these are rows: use --grid, or write .csv")
-        check_writable(self.path)
-        if self.kind in (".parquet", ".pq"):
-            _arrow(self.path)  # or raise at once
-        self._whole = whole_file(self.path)
-        self._stream: Any = None  # a gzip or Parquet writer over the file
-        self._kept: list[Any] = []  # the chunks of an npz, which is written in one go
-        self._begun = False
-
-    def __enter__(self) -> Self:
-        self._file = self._whole.__enter__()
-        if self.kind == ".csv.gz":
-            self._stream = gzip.GzipFile("", "wb", fileobj=self._file)
-        return self
-
-    def write(self, columns: Mapping[str, Any]) -> None:
-        """Appends rows, given by column."""
-        frame = pd.DataFrame(dict(columns))
-        if self.kind == ".npz":
-            self._kept.append(frame)
-        elif self.kind in (".parquet", ".pq"):
-            rows = _arrow(self.path).Table.from_pandas(frame, preserve_index=False)
-            self._stream = self._stream or _arrow(self.path).parquet.ParquetWriter(self._file, rows.schema)
-            self._stream.write_table(rows)
-        else:
-            text = frame.to_csv(index=False, header=not self._begun, lineterminator="\n")
-            (self._stream or self._file).write(text.encode())
-        self._begun = True
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        with contextlib.ExitStack() as stack:
-            stack.push(self._whole)
-            if error is not None:
-                if self._stream is not None:
-                    with contextlib.suppress(Exception):  # nobody wants its complaint about a file that is gone
-                        self._stream.close()
-                raise error
-            if self._stream is not None:
-                self._stream.close()
-            if self._kept:
-                whole = pd.concat(self._kept)
-                columns: dict[str, Any] = {name: _plain_array(whole[name]) for name in whole}
-                np.savez(self._file, **columns)
-
-
-def _plain_array(column: Any) -> NDArray[Any]:
-    """Returns a column as an array that numpy writes without Python's objects: text as text, "" for none."""
-    values = column.to_numpy()
-    return values if values.dtype.kind in "fiubM" else np.asarray(column.fillna("").astype(str).to_numpy(dtype=str))
