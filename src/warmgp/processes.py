@@ -170,6 +170,22 @@ class Team:
                 dist.all_gather_object(every, mine)
         return every
 
+    def every_made(self, make: Callable[[], Made]) -> list[Made]:
+        """Returns what each process makes, in the order of ranks, on all of them; an error of one is raised on all."""
+        mine: Any
+        failed: BaseException | None = None
+        try:
+            mine = make()
+        except (Exception, KeyboardInterrupt) as error:
+            failed, mine = error, _Failed(error)
+        every = self.every_object(mine)
+        if failed is not None:
+            raise failed
+        for one in every:
+            if isinstance(one, _Failed):
+                raise one.error
+        return every
+
     def check_same(self, told: Sequence[tuple[str, str]]) -> None:
         """Raises on every rank, by name, where one of them has another version, other data or other settings.
 

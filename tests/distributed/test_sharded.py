@@ -31,7 +31,14 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     path = tmp_path_factory.mktemp("tables")
     TABLE[:50].to_parquet(path / "1.parquet", row_group_size=10)
     TABLE[50:].to_parquet(path / "2.parquet", row_group_size=10)
-    jobs = {"solutions": (False,), "traffic": (SIZES,), "other_data": (), "parquet": (str(path),), "failed": ()}
+    jobs = {
+        "solutions": (False,),
+        "traffic": (SIZES,),
+        "other_data": (),
+        "parquet": (str(path),),
+        "answers": (),
+        "failed": (),
+    }
     return together(2, "several", jobs)
 
 
@@ -91,6 +98,11 @@ def test_a_block_that_one_process_cannot_factor_is_told_to_all(two: list[dict[st
     here, there = (found["failed"] for found in two)
     assert here == ["rank 1 could not solve on its block of H"] * 2
     assert there == ["the block is not positive definite"] * 2
+
+
+def test_each_process_answers_for_its_rows_and_all_have_the_whole(two: list[dict[str, Any]]) -> None:
+    expected = [0.0, 2.0, 4.0, 6.0, 8.0], [0.0], "row 3 has no answer"
+    assert [found["answers"] for found in two] == [expected, expected]
 
 
 def test_each_process_reads_its_own_row_groups(two: list[dict[str, Any]]) -> None:

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from warmgp import GPRegressor
+from warmgp.cli.ranks import answered
 from warmgp.cli.tables import open_table
 from warmgp.gradient import Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
@@ -228,6 +230,23 @@ def parquet(team: Team, path: str) -> tuple[Any, int]:
     return opened.read(opened.columns), count[0]
 
 
+def answers(team: Team) -> tuple[list[float], list[float], str]:
+    """Returns what the processes answer for five rows and for one, and what is raised where one of them cannot."""
+
+    def doubled(X: Any, rows: range) -> dict[str, Any]:
+        if team.rank == 1 and len(X) == 2:
+            raise ValueError(f"row {rows[0]} has no answer")
+        return {"mean": 2 * X["a"].to_numpy()}
+
+    X = pd.DataFrame({"a": np.arange(5.0)})
+    five, one = answered(X, range(1, 6), doubled), answered(X[:1], range(1, 2), doubled)
+    try:
+        answered(X[:4], range(1, 5), doubled)
+    except ValueError as error:
+        return five["mean"].tolist(), one["mean"].tolist(), str(error)
+    return five["mean"].tolist(), one["mean"].tolist(), "nothing"
+
+
 def other_data(team: Team) -> str:
     """Fits with other data on one rank; returns what is raised."""
     X, y, _ = table()
@@ -245,7 +264,7 @@ def several(team: Team, jobs: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
 
 JOBS: dict[str, Callable[..., Any]] = {
     "solutions": solutions, "traffic": traffic, "fits": fits, "killed": killed, "resumed": resumed,
-    "other_data": other_data, "failed": failed, "parquet": parquet,
+    "other_data": other_data, "failed": failed, "parquet": parquet, "answers": answers,
     "several": several,
 }  # fmt: skip
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from warmgp.cli.answers import FarInputs, answer, levels_asked
 from warmgp.cli.columns import UsageError, feature_chunks, resolve
 from warmgp.cli.fitting import check_apart
 from warmgp.cli.kinds import kept_columns
+from warmgp.cli.ranks import answered
 from warmgp.cli.table_writer import TableWriter
 from warmgp.cli.tables import TableError, open_table
 from warmgp.cli.terminal import bar, say, tell
 from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
+from warmgp.processes import writes
+
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -61,19 +70,27 @@ def predict_rows(
     model: GPRegressor, data: Path, out: Path, *, std: bool, samples: int, quantiles: Mapping[str, float], quiet: bool,
     keep: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Predicts every row of a table and writes what comes of it, beside the columns that are kept."""
+    """Predicts every row of a table and writes what comes of it, beside the columns that are kept.
+
+    Of several processes each predicts a part of every chunk, and rank 0 writes.
+    """
     table = open_table(data)
     names = feature_names(model)
     resolve(names, table)
     kept = kept_columns(table, keep, ["mean", *(["std"] if std else []), *(f"sample_{k + 1}" for k in range(samples))])
     far, rows = FarInputs(model), 0
-    with TableWriter(out) as writer, bar(quiet) as shown:
+
+    def asked(X: pd.DataFrame, which: range) -> dict[str, FloatArray]:
+        return answer(model, X, data, which, std=std, samples=samples, quantiles=quantiles)
+
+    with TableWriter(out) if writes() else nullcontext() as writer, bar(quiet) as shown:
         task = shown.add_task("predicting", total=1.0, rows="0 rows")
         for X, others in feature_chunks(table, names, columns=model.scaler_.columns, keep=kept):
             which = range(rows + 1, rows + len(X) + 1)
             far.look(X, data, which)
-            found = answer(model, X, data, which, std=std, samples=samples, quantiles=quantiles)
-            writer.write({name: others[name] for name in kept} | found)
+            found = answered(X, which, asked)
+            if writer is not None:
+                writer.write({name: others[name] for name in kept} | found)
             rows += len(X)
             shown.update(task, completed=table.fraction, rows=f"{rows:,} rows")
         shown.update(task, completed=1.0)

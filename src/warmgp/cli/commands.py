@@ -155,8 +155,7 @@ def fit(
     then = AtOnce(predict, predictions, interval)
     then.check(data, where, [*target, *(drop or []), *rows.names], keep)
     fit_table(model, data, target, where, drop=drop, keep=keep, rows=rows, test_fraction=test_fraction)
-    if writes():
-        then.answer(model, keep, quiet=quiet)
+    then.answer(model, keep, quiet=quiet)
 
 
 @app.command()
@@ -230,9 +229,10 @@ def predict(
         cells = parse_grid(grid or "", names, texts) if data is None else cells_in(data, names, texts)
         std = std or data is None or blocks is not None  # a map without its uncertainty is half a map
         source = data or Path("--grid")
-        predict_map(
-            fitted, cells, source, out, std=std, samples=samples, blocks=blocks, quantiles=levels, quiet=quiet
-        )  # fmt: skip
+        if writes():
+            predict_map(
+                fitted, cells, source, out, std=std, samples=samples, blocks=blocks, quantiles=levels, quiet=quiet
+            )  # fmt: skip
     else:
         predict_rows(fitted, data, out, std=std, samples=samples, quantiles=levels, quiet=quiet, keep=keep)
 

@@ -1,16 +1,22 @@
-"""The command line of several processes: rank 0 speaks and writes, the others only train."""
+"""The command line of several processes: rank 0 speaks and writes, the others train and predict their part."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from warmgp.processes import current_team, leave_team
 
-DIVIDED = ("fit",)
+Columns = dict[str, NDArray[np.float64]]
+
+DIVIDED = ("fit", "predict")
 """The commands that several processes do together; the others are rank 0's alone."""
 
 
@@ -38,3 +44,17 @@ def ranks(arguments: Sequence[str] | None) -> Iterator[bool]:
             yield bool(asked) and asked[0] in DIVIDED
     finally:
         leave_team()
+
+
+def answered(X: Any, rows: range, make: Callable[[Any, range], Columns]) -> Columns:
+    """Returns what ``make`` gives for rows of a table and their numbers, by column; several processes make a part each.
+
+    X is a DataFrame. All of them have to ask for the same rows, and all have the whole answer.
+    """
+    team = current_team()
+    if team is None:
+        return make(X, rows)
+    mine = team.rows(len(X))
+    parts = team.every_made(lambda: make(X.iloc[mine], rows[mine]) if mine.stop > mine.start else {})
+    some = [part for part in parts if part]  # there may be more processes than rows
+    return {name: np.concatenate([part[name] for part in some]) for name in some[0]}
