@@ -1,0 +1,89 @@
+"""The function along one input at a time, all others in the middle of the data, with its uncertainty."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warmgp.reporting.calibration import LEVELS, level_axis
+from warmgp.reporting.markup import Markup, figure, figures, joined, paragraph, tag
+from warmgp.reporting.subject import Subject, Target
+from warmgp.reporting.svg import Plot, key
+from warmgp.reporting.things import Thing
+from warmgp.reporting.ticks import Axis, linear
+from warmgp.reporting.words import listed, number
+
+FloatArray = NDArray[np.float64]
+
+MOST = 6
+"""The inputs along which a section is drawn."""
+POINTS = 161
+"""The points of a section."""
+RUG = 400
+"""The rows whose values stand at the foot of a section."""
+NORMAL = 1.959964
+"""The standard deviations of a 95% interval."""
+
+Found = tuple[Thing, FloatArray, FloatArray, FloatArray]
+"""A thing, its values, and mean and std of the function at them."""
+
+
+def slices(subject: Subject, target: Target) -> Markup:
+    """Returns the section with sections of a target's function along its most relevant inputs."""
+    things = [thing for thing in subject.by_effect(target) if not thing.is_place][:MOST]
+    if not things:
+        return paragraph("The only input is a place: the map shows the function.")
+    found = [_along(subject, target, thing) for thing in things]
+    ends = [(mean - NORMAL * np.hypot(std, target.noise_std), mean + NORMAL * np.hypot(std, target.noise_std))
+            for _, _, mean, std in found]  # fmt: skip
+    y = linear(min(low.min() for low, _ in ends), max(high.max() for _, high in ends), target.label, margin=0.03)
+    entries = key([("s0 strong", "mean"), ("band function", "the function, 95%"), ("band new", "a new row, 95%")])
+    others = [thing for thing in subject.things if not thing.constant]
+    middle = listed([f"{thing.name} {thing.told(thing.middle)}" for thing in others], 24)
+    told = paragraph(
+        "All sections have the same scale upward. Inputs that are not on the axis stand in the middle of the data: ",
+        tag("span", middle, class_="fine"),
+        ". Strokes at the foot are training rows. ",
+        entries,
+    )
+    left = [thing.name for thing in subject.by_effect(target) if thing not in things]
+    note = paragraph(f"Without a section here: {listed(left, 12)}.", class_="fine") if left else ""
+    drawn = [_drawn(subject, target, one, y) for one in found]
+    return joined([told, figures(*drawn), note])
+
+
+def _along(subject: Subject, target: Target, thing: Thing) -> Found:
+    """Returns mean and std of a target's function along a thing."""
+    if thing.is_category:
+        codes, counts = np.unique(thing.there[:, 0], return_counts=True)
+        values = codes[np.argsort(-counts, kind="stable")][:LEVELS]
+    else:
+        axis = thing.axis()
+        values = np.linspace(axis.low, axis.high, POINTS)
+    return thing, values, *subject.predicted(target, subject.at({thing: values[:, None]}))
+
+
+def _drawn(subject: Subject, target: Target, found: Found, y: Axis) -> Markup:
+    """Draws one section."""
+    thing, values, mean, std = found
+    function, new = NORMAL * std, NORMAL * np.hypot(std, target.noise_std)
+    title = f"{target.name} along {thing.name}"
+    if thing.is_category:
+        at = np.arange(len(values), dtype=float)
+        plot = Plot(level_axis(thing, values), y).ranges(at, mean - new, mean + new, "new")
+        plot.ranges(at, mean - function, mean + function, "function").dots(at, mean, "point")
+        more = len(thing.levels()) - len(values)
+        return figure(plot.svg(title), title + (f"; {more:,} rarer values are not shown" if more > 0 else ""))
+    plot = Plot(thing.axis(), y).band(values, mean - new, mean + new, "new")
+    plot.band(values, mean - function, mean + function, "function").line(values, mean, "s0 strong")
+    rows = thing.there[:, 0]
+    plot.rug(rows[:: max(1, len(rows) // RUG)])
+    return figure(plot.svg(title), title + _missing(subject, target, thing))
+
+
+def _missing(subject: Subject, target: Target, thing: Thing) -> str:
+    """Says what is predicted where the thing is missing, if it ever was."""
+    if not thing.missing:
+        return ""
+    mean, std = subject.predicted(target, subject.at({thing: np.full((1, thing.cells.shape[1]), np.nan)}))
+    return f"; where it is missing: {number(float(mean[0]))} ± {number(float(std[0]), 2)}{target.in_unit}"
