@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from warmgp.reporting.markup import Markup, figure, figures, joined, paragraph, subtitle, table
 from warmgp.reporting.subject import Subject, Target
@@ -25,6 +26,10 @@ REACH = 5.0
 """The residuals that a plot reaches to, at most."""
 LEVELS = 12
 """The values of a category that have room beside each other."""
+CURVE = 51
+"""The points of the curve of coverage."""
+LEAST = 1e-4
+"""The least probability that is told."""
 BY_CHANCE = 1.96
 """Standard errors within which a share lies by chance, 95 times of 100."""
 
@@ -40,7 +45,8 @@ def calibration(subject: Subject, target: Target) -> Markup:
         "all: what to expect of new rows like these."
     )
     tables = figures(_scores(target), coverage_table(found.coverage, found.rows))
-    plots = [observed(target.loo.y, target.loo.mean, target), _pit(found.pit, found.rows)]
+    seen = observed(target.loo.y, target.loo.mean, target)
+    plots = [seen, curve(target.loo.residual), _pit(found.pit, found.rows)]
     return joined(
         [
             paragraph(told),
@@ -67,7 +73,7 @@ def _scores(target: Target) -> Markup:
         ("mean log predictive density", number(found.log_density)),
         ("residuals in predicted std (1 is right)", number(found.residual_std, 3)),
         ("largest distance of the PIT to uniform", number(found.pit_distance, 2)),
-        ("probability of that by chance", number(found.pit_probability, 2)),
+        ("probability of that by chance", chance(found.pit_probability)),
     ]
     return table(("left-out rows", ""), rows, caption="Scores")
 
@@ -90,6 +96,24 @@ def observed(y: FloatArray, mean: FloatArray, target: Target) -> Markup:
     plot.line([axes[0].low, axes[0].high], [axes[0].low, axes[0].high], "level")
     title = f"Observed against predicted {target.name}"
     return figure(plot.svg(title), f"{title}; on the line they are equal.")
+
+
+def curve(z: FloatArray) -> Markup:
+    """Draws the share of rows inside intervals of every level, from residuals in std, (m,)."""
+    levels = np.linspace(0.0, 1.0, CURVE)[1:-1]
+    inside = np.searchsorted(np.sort(np.abs(z)), ndtri(0.5 + levels / 2), side="right") / len(z)
+    wobble = BY_CHANCE * np.sqrt(levels * (1 - levels) / len(z))
+    plot = Plot(linear(0.0, 1.0, "level of the interval"), linear(0.0, 1.0, "rows inside"), height=300.0, grid="both")
+    plot.band(levels, levels - wobble, levels + wobble, "chance").line([0, 1], [0, 1], "level")
+    plot.line([0, *levels, 1], [0, *inside, 1], "s0 strong")
+    title = "Share of rows inside intervals of every level"
+    words = "Below the line error bars are too small, above it too wide."
+    return figure(plot.svg(title), joined([f"{title}. {words} ", key([("band chance", "chance, 95%")])]))
+
+
+def chance(probability: float) -> str:
+    """Returns a probability; a very small one as less than what can be told."""
+    return number(probability, 2) if probability >= LEAST else f"below {LEAST:.4f}"
 
 
 def _pit(shares: FloatArray, rows: int) -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
-from warmgp.reporting.calibration import coverage_table, observed
+from warmgp.reporting.calibration import coverage_table, curve, observed
 from warmgp.reporting.markup import Markup, figures, joined, paragraph, table, tag
 from warmgp.reporting.subject import Subject, Target
 from warmgp.reporting.words import count, number
@@ -37,4 +37,4 @@ def held_out(subject: Subject, target: Target) -> Markup:
     if rows.repeated:
         told.append(tag("b", f" {rows.repeated:,} of them stand in the training data, too: the scores flatter."))
     tables = figures(table(("held-out rows", ""), scores, caption="Scores"), coverage_table(coverage, len(z)))
-    return joined([paragraph(*told), tables, figures(observed(rows.y, rows.mean, target))])
+    return joined([paragraph(*told), tables, figures(observed(rows.y, rows.mean, target), curve(z))])

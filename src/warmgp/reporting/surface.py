@@ -47,7 +47,7 @@ def _maps(subject: Subject, target: Target, things: tuple[Thing, ...], x: Axis, 
     grid = np.stack(np.meshgrid(across, upward[::-1]), -1).reshape(-1, 2)  # from the top
     cells = {things[0]: grid[:, ::-1]} if len(things) == 1 else {t: grid[:, [k]] for k, t in enumerate(things)}
     mean, std = subject.predicted(target, subject.at(cells))
-    dots = _dots(things, x)
+    dots = _dots(things)
     drawn = [
         _map(values.reshape(rows, columns), colours, (x, y), height, dots, f"{what} of {title}", target)
         for values, colours, what in ((mean, raster.MEAN, "Mean"), (std, raster.STD, "Standard deviation"))
@@ -83,11 +83,10 @@ def _cells(subject: Subject, height: float) -> tuple[int, int]:
     return columns, max(8, round(columns * ratio))
 
 
-def _dots(things: tuple[Thing, ...], x: Axis) -> FloatArray:
+def _dots(things: tuple[Thing, ...]) -> FloatArray:
     """Returns the places of some training rows on a map, (m, 2)."""
     if len(things) == 1:
-        latitude, longitude = things[0].there.T
-        places = np.stack([x.low + np.remainder(longitude - x.low, 360.0), latitude], 1)
+        places = things[0].there[:, ::-1]
     else:
         places = np.concatenate([thing.cells[:, :1] for thing in things], 1)
         places = places[np.isfinite(places).all(1)]

@@ -153,14 +153,8 @@ class Thing:
         return linear(low, high, self.label, most=most)
 
     def place_axes(self) -> tuple[Axis, Axis]:
-        """Returns the axes of longitude and latitude that hold all training rows, cut where these have no place."""
-        latitude, longitude = self.there.T
-        turned = np.sort(np.remainder(longitude, 360.0))
-        gaps = np.diff(np.append(turned, turned[0] + 360.0))
-        west = float(turned[(int(gaps.argmax()) + 1) % len(turned)])
-        east = west + 360.0 - float(gaps.max())
-        west, east = (west - 360.0, east - 360.0) if west >= 180.0 else (west, east)
-        south, north = float(latitude.min()), float(latitude.max())
+        """Returns the axes of longitude and latitude that hold all training rows."""
+        (south, west), (north, east) = self.there.min(0).tolist(), self.there.max(0).tolist()
         wide, high = 0.03 * (east - west) + 1e-6, 0.03 * (north - south) + 1e-6
         west, east = (west - wide, east + wide) if east - west + 2 * wide < 360.0 else (west, west + 360.0)
         return degrees(west, east, "EW"), degrees(max(-90.0, south - high), min(90.0, north + high), "NS")
@@ -176,6 +170,8 @@ def things_of(model: Any, units: Mapping[str, str]) -> tuple[Thing, ...]:
     for name, (_, numbers, kind), first in zip(columns.things, columns.groups, firsts(columns), strict=True):
         own = inputs[:, list(numbers)]
         cells = own if kind is None else kind.cells(own)
+        if isinstance(kind.of if isinstance(kind, Gaps) else kind, Geographic):
+            cells[:, 1] = unrolled(cells[:, 1])
         used = tuple(names[j] for j in (kind.columns if kind is not None else (first,)))
         unit = units.get(name, "") or (units.get(used[0], "") if kind is None or kind.reads == "number" else "")
         found.append(Thing(name, unit, kind, numbers, cells, used))
@@ -187,7 +183,17 @@ def firsts(columns: Any) -> list[int]:
     return [columns.sources[inputs[0]] for _, inputs, _ in columns.groups]
 
 
+def unrolled(longitude: FloatArray) -> FloatArray:
+    """Returns longitudes that grow from west to east, (m,), cut where the longest stretch without any is."""
+    turned = np.unique(np.remainder(longitude[np.isfinite(longitude)], 360.0))
+    gaps = np.diff(turned, append=turned[0] + 360.0)
+    west = float(turned[(int(gaps.argmax()) + 1) % len(turned)])
+    west -= 360.0 if west >= 180.0 else 0.0
+    return np.asarray(west + np.remainder(longitude - west + 1e-6, 360.0) - 1e-6)
+
+
 def _degree(value: float, letters: str) -> str:
+    value = (value + 180.0) % 360.0 - 180.0
     return f"{abs(value):.2f}°{letters[0] if value >= 0 else letters[1]}"
 
 

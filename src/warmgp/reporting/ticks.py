@@ -18,6 +18,9 @@ STEPS = (1.0, 2.0, 5.0, 10.0)
 MARGIN = 0.04
 """The share of an axis that is left free at each end."""
 
+TWO_MONTHS = 62.0
+"""The days from which on marks are at the beginnings of months."""
+
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 WEEK = ("Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed")
 """The days of a week that begins where days are counted from: 1970 began on a Thursday."""
@@ -93,7 +96,8 @@ def logarithmic(low: float, high: float, label: str = "", *, most: int = 6) -> A
     steps = (1.0, 2.0, 5.0) if decades <= 2 else (1.0, 3.0) if decades <= 4 else (1.0,)
     every = max(1, math.ceil(decades / most))
     marks = [step * 10.0**p for p in range(first, last + 1, every) for step in steps]
-    return Axis(low, high, tuple((m, number(m, 2)) for m in marks if low <= m <= high), label, log=True)
+    ticks = tuple((m, number(m, 2)) for m in marks if low <= m <= high)
+    return Axis(low, high, ticks if len(ticks) > 1 else linear(low, high, most=4).ticks, label, log=True)
 
 
 def dated(low: float, high: float, label: str = "", *, most: int = 5) -> Axis:
@@ -103,12 +107,12 @@ def dated(low: float, high: float, label: str = "", *, most: int = 5) -> Axis:
     if span < 2 * most:
         step = next((s for s in (1 / 24, 0.125, 0.25, 0.5, 1.0, 2.0) if span / s <= most), 2.0)
         at = np.arange(math.ceil(low / step), math.floor(high / step) + 1) * step
-        texts = [day(v, span)[5:] if step < 1 else day(v)[5:] for v in at]
+        texts = [day(v, span)[5:] if step < 1 else day(v) for v in at]
         return Axis(low, high, tuple(zip(at.tolist(), texts, strict=True)), label)
-    if span < 31 * most:
+    if span < TWO_MONTHS:
         step = step_of(span, most)
         at = np.arange(math.ceil(low / step), math.floor(high / step) + 1) * step
-        return Axis(low, high, tuple((float(v), day(v)[5:]) for v in at), label)
+        return Axis(low, high, tuple((float(v), day(v)) for v in at), label)
     first, last = (int(np.datetime64(math.floor(end), "D").astype("datetime64[M]").astype(int)) for end in (low, high))
     lengths = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12000)
     every = next((months for months in lengths if span / (30.44 * months) <= most), 12000)
