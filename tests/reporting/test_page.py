@@ -212,6 +212,14 @@ def test_several_targets_have_sections_of_their_own() -> None:
     assert "b along x0" in page.text["sections-2"] and "b along x0" not in page.text["sections-1"]
 
 
+def test_other_columns_of_held_out_rows_are_left_alone_and_lacking_ones_named(fitted: Any, tmp_path: Path) -> None:
+    model, X, y = fitted
+    model.report(tmp_path / "report.html", (X[90:].assign(T=y)[["T", *X.columns[::-1]]], y[90:]))
+    assert "30 rows that were given." in Page((tmp_path / "report.html").read_text()).text["held-out"]
+    with pytest.raises(ValueError, match="held_out X lacks columns 'bed', 'lat', which the model was trained on"):
+        model.report(tmp_path / "other.html", (X.drop(columns=["bed", "lat"]), y))
+
+
 # -- bad input -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("arguments", "told"),

@@ -87,7 +87,7 @@ NewTarget = Annotated[
 ]
 OutUpdated = Annotated[Path, typer.Option(help="model file to write; may be MODEL itself")]
 MoreSteps = Annotated[int, typer.Option("--n-steps", min=0, help="Adam steps that hyperparameters take on all rows")]
-HeldOut = Annotated[Path | None, typer.Argument(metavar="[DATA]", help="table of rows that the model has not seen")]
+HeldOut = Annotated[Path | None, typer.Argument(metavar="DATA", help="table of rows that the model has not seen")]
 HeldOutTarget = Annotated[
     list[str] | None,
     typer.Option("--target", metavar="COL", help="column of DATA with the truth, if not that of the fit"),

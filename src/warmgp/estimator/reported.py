@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from warmgp.data.arrays import check_inputs, check_targets, integer_rest, to_numpy
+from warmgp.data.reading import is_frame
 from warmgp.estimator.diagnosis import diagnosed, effects_of, relevance_of
 from warmgp.files.atomic import whole_file
 from warmgp.files.paths import check_writable
@@ -128,6 +129,13 @@ def _checked(model: Any, given: Any) -> tuple[Any, FloatArray]:
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise ValueError(f"held_out must be a pair (X, y) of rows to be scored, got {type(given).__name__}")
     X = to_numpy(given[0])
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None and is_frame(X):
+        lacking = [str(name) for name in names if name not in X.columns]
+        if lacking:
+            which = ("column " if len(lacking) == 1 else "columns ") + ", ".join(map(repr, lacking))
+            raise ValueError(f"held_out X lacks {which}, which the model was trained on: add what is missing")
+        X = X[list(names)]
     rows = len(check_inputs(model, X, name="held_out X"))
     return X, check_targets(given[1], rows, "held_out y", "held_out X")
 

@@ -7,7 +7,6 @@ print, too.
 from __future__ import annotations
 
 import base64
-import math
 import struct
 import zlib
 
@@ -20,12 +19,13 @@ Bytes = NDArray[np.uint8]
 COLOURS = 256
 
 
-def ramp(lightness: tuple[float, float], hue: tuple[float, float], chroma: float) -> Bytes:
-    """Returns colours from dark to light, (256, 3), along a turn of the hue in degrees."""
+def ramp(lightness: tuple[float, float], hue: tuple[float, float], chroma: tuple[float, ...]) -> Bytes:
+    """Returns colours from dark to light, (256, 3), along a turn of the hue in degrees, with the chroma at places that
+    are evenly spaced: as much as a screen has there, so that no step is cut."""
     t = np.linspace(0.0, 1.0, COLOURS)
     light = lightness[0] + (lightness[1] - lightness[0]) * t
     angle = np.deg2rad(hue[0] + (hue[1] - hue[0]) * t)
-    strength = chroma * (0.75 + 0.5 * np.sin(math.pi * t))
+    strength = np.interp(t, np.linspace(0.0, 1.0, len(chroma)), chroma)
     return _srgb(light, strength * np.cos(angle), strength * np.sin(angle))
 
 
@@ -50,9 +50,9 @@ def _srgb(light: FloatArray, a: FloatArray, b: FloatArray) -> Bytes:
     return np.asarray(np.round(255 * coded).T, dtype=np.uint8)
 
 
-MEAN = ramp((0.27, 0.94), (295.0, 105.0), 0.115)
+MEAN = ramp((0.27, 0.94), (295.0, 105.0), (0.12, 0.105, 0.09, 0.13, 0.15))
 """From violet over teal to yellow, for means."""
-STD = ramp((0.25, 0.96), (-15.0, 85.0), 0.105)
+STD = ramp((0.25, 0.96), (-15.0, 85.0), (0.09, 0.15, 0.17, 0.13, 0.04))
 """From dark red to pale yellow, for standard deviations."""
 
 

@@ -46,8 +46,11 @@ def slices(subject: Subject, target: Target) -> Markup:
         ". Strokes at the foot are training rows. ",
         entries,
     )
-    left = [thing.name for thing in subject.by_effect(target) if thing not in things]
-    note = paragraph(f"Without a section here: {listed(left, 12)}.", class_="fine") if left else ""
+    left = [thing for thing in subject.by_effect(target) if thing not in things]
+    notes = [f"{thing.name} is on the map." for thing in left if thing.is_place]
+    rest = [thing.name for thing in left if not thing.is_place]
+    notes += [f"The function changes less along {listed(rest, 12)}."] if rest else []
+    note = paragraph(" ".join(notes), class_="fine")
     drawn = [_drawn(subject, target, one, y) for one in found]
     return joined([told, figures(*drawn), note])
 
