@@ -127,7 +127,8 @@ def test_plan_training_and_the_way_back_are_told(fitted: Any, page: Page) -> Non
 def test_sections_are_predictions_of_the_model(fitted: Any) -> None:
     """Along a category, a number, a missing cell, an hour and a place, as predict says of a table with such rows."""
     model, subject = fitted[0], subject_of(fitted[0])
-    things, target = {thing.name: thing for thing in subject.things}, subject.targets[0]
+    target = subject.targets[0]
+    things = {thing.name: thing for thing in target.things}
     assert [thing.missing for thing in subject.things if thing.name == "flow & <i>"] == [12]
     row = {}
     for thing in subject.things:
@@ -147,7 +148,7 @@ def test_sections_are_predictions_of_the_model(fitted: Any) -> None:
         X = pd.DataFrame([row] * len(cells)).assign(**columns)[list(model.feature_names_in_)]
         mean, std = model.predict(X, return_std=True, include_noise=False)
         changed = {things[name]: np.array(cells), things["when: year"]: np.repeat(year, len(cells), 0)}
-        found = subject.predicted(target, subject.at(changed))
+        found = target.predicted(target.at(changed))
         np.testing.assert_allclose(found[0], mean, rtol=1e-6)
         np.testing.assert_allclose(found[1], std, rtol=1e-5)
 
@@ -249,3 +250,25 @@ def test_a_page_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(ZeroDivisionError):
         small_fit(2).report(tmp_path / "report.html")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.skipif(not hasattr(GPRegressor, "of_target"), reason="a model has one target")
+def test_a_model_of_several_targets(tmp_path: Path) -> None:
+    """Each target has its own numbers, those of its model alone, also where values are missing in some rows."""
+    rng = np.random.default_rng(2)
+    X = pd.DataFrame(rng.uniform(-1, 1, (60, 2)), columns=["a", "b"])
+    Y = pd.DataFrame({"wet": np.sin(3 * X["a"]), "<dry>": 100 * X["b"]}) + 0.1 * rng.normal(size=(60, 2))
+    Y.iloc[:9, 1] = np.nan
+    model = GPRegressor(**SMALL).fit(X[:45], Y[:45])
+    model.report(tmp_path / "report.html", (X[45:], Y[45:]), units={"<dry>": "km"})
+    page = Page((tmp_path / "report.html").read_text())
+    assert len(page.ids) == 17 and "could not be made" not in "".join(page.text.values())
+    mean, std = model.predict(X[45:], return_std=True)
+    for k, name in enumerate(Y.columns):
+        found = model.of_target(name).diagnose()
+        assert number(found.rmse) in page.text[f"calibration-{k + 1}"]
+        assert f"{found.rows:,}\n" in page.text[f"summary-{k + 1}"]
+        error = Y.to_numpy()[45:, k] - mean[:, k]
+        assert number(float(np.sqrt(np.mean(error**2)))) in page.text[f"held-out-{k + 1}"]
+        assert f"{name} along a" in page.text[f"sections-{k + 1}"]
+    assert "<dry>\ntarget\nkm\n" in page.text["data"] and "\n9\n" in page.text["data"]

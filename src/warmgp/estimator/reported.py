@@ -63,7 +63,6 @@ def report_on(model: Any, path: str | os.PathLike[str], asked: Asked) -> None:
     units = dict(asked.units or {})
     _check_units(model, units)
     given = None if asked.held_out is None else _checked(model, asked.held_out)
-    asked.tell("left-out rows", 0.0)
     subject = _subject(model, units, asked, given)
     text = page_of(subject, __version__, lambda what, share: asked.tell(what, GATHERED + (1 - GATHERED) * share))
     with whole_file(path) as file:
@@ -73,19 +72,39 @@ def report_on(model: Any, path: str | os.PathLike[str], asked: Asked) -> None:
 
 def _subject(model: Any, units: Mapping[str, str], asked: Asked, given: tuple[Any, FloatArray] | None) -> Subject:
     """Returns what the page is about: everything that is known of the model, and of its targets."""
-    relevance = relevance_of(model)
-    name = model.target_name_ or "y"
-    loo, diagnosis, why_not = _left_out(model)
-    held_out = None
+    relevance, models = relevance_of(model), _by_target(model)
+    found = None
     if given is not None:
-        asked.tell("held-out rows", 0.9 * GATHERED)
-        X, y = given
-        mean, std = model.predict(X, return_std=True)
-        held_out = HeldOut(asked.data_called, y, np.asarray(mean), np.asarray(std), _repeated(model, X, y))
-    target = Target(
-        number=0,
+        asked.tell("held-out rows", 0.0)
+        found = model.predict(given[0], return_std=True)
+    targets = []
+    for number, one in enumerate(models):
+        asked.tell("left-out rows", GATHERED * (0.1 + 0.9 * number / len(models)))
+        rows = None if given is None or found is None else _held_out(one, number, given, found, asked.data_called)
+        targets.append(_target(one, number, units, relevance, rows))
+    known = [one.training_rows_ for one in models if one.training_rows_ is not None]
+    count = len(np.unique(np.concatenate(known))) if known else len(model.posterior_.x)
+    return Subject(model, count, tuple(targets), relevance, asked.model_called)
+
+
+def _by_target(model: Any) -> list[Any]:
+    """Returns the model of each target alone."""
+    names = getattr(model, "target_names_", ())
+    return [model.of_target(number) for number in range(len(names))] if names else [model]
+
+
+def _target(
+    model: Any, number: int, units: Mapping[str, str], relevance: Mapping[str, float], held_out: HeldOut | None
+) -> Target:
+    """Returns what is known of one target, by its model."""
+    loo, diagnosis, why_not = _left_out(model)
+    name = model.target_name_ or "y"
+    return Target(
+        number=number,
         name=name,
         unit=units.get(name, ""),
+        model=model,
+        things=things_of(model, units),
         y=loo.y if loo is not None else _targets(model),
         noise_std=model.noise_std_,
         signal_std=model.signal_std_,
@@ -95,7 +114,16 @@ def _subject(model: Any, units: Mapping[str, str], asked: Asked, given: tuple[An
         effects=effects_of(model, relevance),
         held_out=held_out,
     )
-    return Subject(model, things_of(model, units), (target,), relevance, asked.model_called)
+
+
+def _held_out(
+    model: Any, number: int, given: tuple[Any, FloatArray], found: tuple[FloatArray, FloatArray], called: str
+) -> HeldOut:
+    """Returns the held-out rows that have one target, with their predictions."""
+    X, y = given
+    y, mean, std = (values if values.ndim == 1 else values[:, number] for values in (y, *map(np.asarray, found)))
+    there = np.isfinite(y)
+    return HeldOut(called, y[there], mean[there], std[there], _repeated(model, X, y))
 
 
 def _left_out(model: Any) -> tuple[Any, Any, str]:
@@ -110,13 +138,13 @@ def _left_out(model: Any) -> tuple[Any, Any, str]:
 def _targets(model: Any) -> FloatArray:
     """Returns the targets of the training rows, as far as they are known without left-out rows, (n,)."""
     known = model.y_train_
-    return np.full(1, model.scaler_.y_mean) if known is None else np.asarray(known)
+    return np.full(len(model.posterior_.x), model.scaler_.y_mean) if known is None else np.asarray(known)
 
 
 def _check_units(model: Any, units: Mapping[str, str]) -> None:
     """Refuses a unit of what the model does not know."""
     columns = model.scaler_.columns
-    known = [*map(str, columns.names), *columns.things, model.target_name_ or "y"]
+    known = [*map(str, columns.names), *columns.things, *(one.target_name_ or "y" for one in _by_target(model))]
     for name, unit in units.items():
         if name not in known:
             raise ValueError(f"units: the model has no column {name!r}; it has {', '.join(dict.fromkeys(known))}")

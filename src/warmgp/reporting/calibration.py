@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from warmgp.reporting.markup import Markup, figure, figures, joined, paragraph, subtitle, table
-from warmgp.reporting.subject import Subject, Target
+from warmgp.reporting.subject import Target
 from warmgp.reporting.svg import Plot, key
 from warmgp.reporting.things import Thing
 from warmgp.reporting.ticks import MARGIN, Axis, linear
@@ -34,7 +34,7 @@ BY_CHANCE = 1.96
 """Standard errors within which a share lies by chance, 95 times of 100."""
 
 
-def calibration(subject: Subject, target: Target) -> Markup:
+def calibration(target: Target) -> Markup:
     """Returns the section on predictions of left-out rows of a target."""
     found = target.diagnosis
     if found is None:
@@ -57,9 +57,9 @@ def calibration(subject: Subject, target: Target) -> Markup:
                 "In standard deviations of each prediction. Where the model is right they scatter about zero in the "
                 "same way everywhere; the line is their mean in groups of rows, with what chance allows of it."
             ),
-            figures(*_residual_plots(subject, target)),
+            figures(*_residual_plots(target)),
             subtitle("Rows that were least expected"),
-            _worst(subject, target),
+            _worst(target),
         ]
     )
 
@@ -131,14 +131,14 @@ def _pit(shares: FloatArray, rows: int) -> Markup:
     return figure(plot.svg(title), joined([f"{title}. {words} ", entries]))
 
 
-def _residual_plots(subject: Subject, target: Target) -> list[Markup]:
+def _residual_plots(target: Target) -> list[Markup]:
     """Draws residuals against the prediction, the most relevant inputs, and the order of rows."""
     loo = target.loo
     z = np.clip(loo.residual, -REACH, REACH)
     y = linear(-REACH, REACH, "residual (std)")
     low, high = np.quantile(loo.mean, [0.0, 1.0])
     drawn = [_against(linear(low, high, f"predicted {target.label}", margin=MARGIN), y, loo.mean, z, "the prediction")]
-    for thing in [one for one in subject.by_effect(target) if not one.is_place][:INPUTS]:
+    for thing in [one for one in target.by_effect() if not one.is_place][:INPUTS]:
         values = thing.cells[:, 0]
         there = np.isfinite(values)
         if thing.is_category:
@@ -191,9 +191,9 @@ def level_axis(thing: Thing, levels: FloatArray) -> Axis:
     return Axis(-0.6, len(levels) - 0.4, tuple((float(k), name) for k, name in enumerate(short)), thing.label)
 
 
-def _worst(subject: Subject, target: Target) -> Markup:
+def _worst(target: Target) -> Markup:
     """Returns the rows with the largest residuals, with their values of the most relevant inputs."""
-    things = subject.by_effect(target)[:3]
+    things = target.by_effect()[:3]
     place = {int(row): k for k, row in enumerate(target.loo.rows)}
     heads = ("row, from 0", "observed", "predicted", "std", "residual (std)", *(thing.name for thing in things))
     rows = [

@@ -29,7 +29,8 @@ def data_table(subject: Subject) -> Markup:
     for target in subject.targets:
         values = target.y
         kept = (number(f(values)) for f in (np.min, np.median, np.max))
-        lines = (target.name, "target", target.unit or "–", *kept, "0", histogram(values))
+        missing = f"{subject.rows - len(values):,}"
+        lines = (target.name, "target", target.unit or "–", *kept, missing, histogram(values))
         rows.insert(target.number, lines)
     return joined(
         [

@@ -63,13 +63,16 @@ def _hyperparameters(subject: Subject) -> list[tuple[str, str]]:
 
 
 def _trend(subject: Subject) -> Markup:
-    """Returns the coefficients of the trend, where there is one."""
-    found = subject.model.trend_
-    if found is None:
-        return Markup("")
-    cells = zip(found.names, found.coefficients, found.std_errors, strict=True)
-    rows = [(name, number(float(value)), number(float(error), 3)) for name, value, error in cells]
-    return joined([subtitle("The trend"), table(("term", "coefficient", "standard error"), rows)])
+    """Returns the coefficients of the trend of every target, where there is one."""
+    made: list[Markup] = []
+    for target in subject.targets:
+        found = target.model.trend_
+        if found is None:
+            continue
+        cells = zip(found.names, found.coefficients, found.std_errors, strict=True)
+        rows = [(name, number(float(value)), number(float(error), 3)) for name, value, error in cells]
+        made += [subtitle(f"The trend of {target.label}"), table(("term", "coefficient", "standard error"), rows)]
+    return joined(made)
 
 
 def _converged(subject: Subject) -> list[object]:

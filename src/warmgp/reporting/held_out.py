@@ -7,14 +7,14 @@ from scipy.special import ndtri
 
 from warmgp.reporting.calibration import coverage_table, curve, observed
 from warmgp.reporting.markup import Markup, figures, joined, paragraph, table, tag
-from warmgp.reporting.subject import Subject, Target
+from warmgp.reporting.subject import Target
 from warmgp.reporting.words import count, number
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """The intervals whose coverage is counted."""
 
 
-def held_out(subject: Subject, target: Target) -> Markup:
+def held_out(target: Target) -> Markup:
     """Returns the section on rows that were given to be scored."""
     rows = target.held_out
     if rows is None:

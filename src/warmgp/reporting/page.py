@@ -20,7 +20,7 @@ from warmgp.reporting.training import training
 from warmgp.reporting.words import listed
 from warmgp.reporting.worth import worth
 
-OF_TARGET: tuple[tuple[str, str, Callable[[Subject, Target], Markup]], ...] = (
+OF_TARGET: tuple[tuple[str, str, Callable[[Target], Markup]], ...] = (
     ("summary", "In short", summary),
     ("remarks", "Remarks", remarks),
     ("calibration", "Left-out rows: are predictions and error bars right?", calibration),
@@ -88,7 +88,7 @@ def _sections(subject: Subject, version: str, tell: Tell) -> Iterator[tuple[str,
             (
                 f"{name}-{target.number + 1}" if several else name,
                 f"{target.name}: {text}" if several else text,
-                lambda make=make, target=target: make(subject, target),
+                lambda make=make, target=target: make(target),
             )
             for name, text, make in OF_TARGET
         ]

@@ -48,6 +48,10 @@ class Target:
         Its place among the targets of the model.
     name, unit : str
         What it is called, and its unit; "" where that is not known.
+    model : GPRegressor
+        The model of this target alone.
+    things : tuple of Thing
+        What has a length scale, in the rows that have this target.
     y : ndarray, (n,)
         Its values in the training rows.
     noise_std, signal_std : float
@@ -65,6 +69,8 @@ class Target:
     number: int
     name: str
     unit: str
+    model: Any
+    things: tuple[Thing, ...]
     y: FloatArray
     noise_std: float
     signal_std: float
@@ -84,34 +90,10 @@ class Target:
         """Its unit behind a number, with a space before it; "" where it is not known."""
         return f" {self.unit}" if self.unit else ""
 
-
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """Holds all that a page is made from.
-
-    Attributes
-    ----------
-    model : GPRegressor
-        The fitted estimator.
-    things : tuple of Thing
-        What has a length scale, in the order of the model.
-    targets : tuple of Target
-    relevance : dict of str to float
-        The length scale of each thing in units of its spread, shortest first.
-    called : str
-        The name of the model's file; "" where there is none.
-    """
-
-    model: Any
-    things: tuple[Thing, ...]
-    targets: tuple[Target, ...]
-    relevance: Mapping[str, float]
-    called: str = ""
-
     @property
-    def rows(self) -> int:
-        """The number of training rows."""
-        return len(self.model.posterior_.x)
+    def varying(self) -> list[Thing]:
+        """The things that are not the same in all rows."""
+        return [thing for thing in self.things if not thing.constant]
 
     @cached_property
     def middle(self) -> FloatArray:
@@ -121,10 +103,9 @@ class Subject:
             middle[list(thing.inputs)] = thing.inputs_at(thing.middle[None])[0]
         return middle
 
-    def by_effect(self, target: Target) -> list[Thing]:
-        """Returns the things that vary, the one along which the function of a target changes most first."""
-        varying = [thing for thing in self.things if not thing.constant]
-        return sorted(varying, key=lambda thing: -target.effects.get(thing.name, 0.0))
+    def by_effect(self) -> list[Thing]:
+        """Returns the things that vary, the one along which the function changes most first."""
+        return sorted(self.varying, key=lambda thing: -self.effects.get(thing.name, 0.0))
 
     def at(self, changed: Mapping[Thing, FloatArray]) -> FloatArray:
         """Returns inputs, (m, d), with the cells (m, columns) of some things and all others in the middle."""
@@ -134,8 +115,8 @@ class Subject:
             inputs[:, list(thing.inputs)] = thing.inputs_at(cells)
         return inputs
 
-    def predicted(self, target: Target, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Returns mean and std of a target's function, without noise, at inputs (m, d), (m,) each, in units of y."""
+    def predicted(self, inputs: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns mean and std of the function, without noise, at inputs (m, d), (m,) each, in units of y."""
         scaler, posterior = self.model.scaler_, self.model.posterior_
         x = torch.as_tensor(scaler.turn((inputs - scaler.x_mean) / scaler.x_scale)).to(posterior.x)
         rows = len(posterior.x) if posterior.exact else len(x)
@@ -143,3 +124,32 @@ class Subject:
             mean, variance = posterior.mean_and_variance(x)
         std = variance.double().clamp_min(0.0).sqrt().cpu().numpy()
         return scaler.y_back(mean.double().cpu().numpy()), scaler.y_scale_back(std)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Holds all that a page is made from.
+
+    Attributes
+    ----------
+    model : GPRegressor
+        The fitted estimator.
+    rows : int
+        The rows that have a target, or one of several.
+    targets : tuple of Target
+    relevance : dict of str to float
+        The length scale of each thing in units of its spread, shortest first.
+    called : str
+        The name of the model's file; "" where there is none.
+    """
+
+    model: Any
+    rows: int
+    targets: tuple[Target, ...]
+    relevance: Mapping[str, float]
+    called: str = ""
+
+    @property
+    def things(self) -> tuple[Thing, ...]:
+        """What has a length scale, in the order of the model and in the rows of the target that has most."""
+        return max(self.targets, key=lambda target: len(target.y)).things

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from warmgp.reporting.markup import Markup, bullets, joined, paragraph, tag
-from warmgp.reporting.subject import Subject, Target
+from warmgp.reporting.subject import Target
 from warmgp.reporting.words import count, listed, number
 
 MOST = 3
 """The inputs that are named."""
 
 
-def summary(subject: Subject, target: Target) -> Markup:
+def summary(target: Target) -> Markup:
     """Returns how good the model of a target is, in a few figures."""
     found = target.diagnosis
-    most = [thing.name for thing in subject.by_effect(target)[:MOST]]
-    tiles = [("rows", f"{subject.rows:,}"), ("inputs", f"{len(subject.things):,}")]
+    most = [thing.name for thing in target.by_effect()[:MOST]]
+    tiles = [("rows", f"{len(target.y):,}"), ("inputs", f"{len(target.things):,}")]
     if found is not None:
         tiles += [
             ("RMSE, left out", f"{number(found.rmse, 3)}{target.in_unit}"),
@@ -30,10 +30,10 @@ def summary(subject: Subject, target: Target) -> Markup:
     return joined([shown, paragraph(told)])
 
 
-def remarks(subject: Subject, target: Target) -> Markup:
+def remarks(target: Target) -> Markup:
     """Returns what was seen, what it means and what to do about it."""
     if target.diagnosis is None:
-        return joined([bullets(subject.model.report_.remarks), paragraph(f"More is not known: {target.why_not}")])
+        return joined([bullets(target.model.report_.remarks), paragraph(f"More is not known: {target.why_not}")])
     found = target.diagnosis.remarks
     if not found:
         return paragraph("Nothing to remark: left-out rows are predicted as well as the model says, and residuals show "

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from warmgp.reporting import raster
 from warmgp.reporting.markup import Markup, figure, figures, joined, paragraph, tag
-from warmgp.reporting.subject import Subject, Target
+from warmgp.reporting.subject import Target
 from warmgp.reporting.svg import WIDTH, Plot
 from warmgp.reporting.things import Thing
 from warmgp.reporting.ticks import Axis
@@ -23,41 +23,41 @@ DOTS = 500
 """The training rows that are drawn on a map."""
 
 
-def surface(subject: Subject, target: Target) -> Markup:
+def surface(target: Target) -> Markup:
     """Returns the section with the map of a target over a place, or over the two most relevant inputs with an order."""
-    things = subject.by_effect(target)
+    things = target.by_effect()
     place = next((thing for thing in things if thing.is_place), None)
     if place is not None:
         x, y = place.place_axes()
-        return _maps(subject, target, (place,), x, y, f"{target.name} over {place.name}")
+        return _maps(target, (place,), x, y, f"{target.name} over {place.name}")
     two = [thing for thing in things if not thing.is_category][:2]
     if len(two) < 2:
         return paragraph("There are no two inputs with an order to draw a map over.")
     two.sort(key=lambda thing: thing.inputs)  # as the columns of the data: the first goes across
     x, y = two[0].axis(), two[1].axis()
-    return _maps(subject, target, tuple(two), x, y, f"{target.name} over {two[0].name} and {two[1].name}")
+    return _maps(target, tuple(two), x, y, f"{target.name} over {two[0].name} and {two[1].name}")
 
 
-def _maps(subject: Subject, target: Target, things: tuple[Thing, ...], x: Axis, y: Axis, title: str) -> Markup:
+def _maps(target: Target, things: tuple[Thing, ...], x: Axis, y: Axis, title: str) -> Markup:
     """Draws mean and std over a grid between the ends of two axes."""
-    height = _height(subject, things, x, y)
-    columns, rows = _cells(subject, height)
+    height = _height(target, things, x, y)
+    columns, rows = _cells(target, height)
     across = x.low + (x.high - x.low) * (np.arange(columns) + 0.5) / columns
     upward = y.low + (y.high - y.low) * (np.arange(rows) + 0.5) / rows
     grid = np.stack(np.meshgrid(across, upward[::-1]), -1).reshape(-1, 2)  # from the top
     cells = {things[0]: grid[:, ::-1]} if len(things) == 1 else {t: grid[:, [k]] for k, t in enumerate(things)}
-    mean, std = subject.predicted(target, subject.at(cells))
+    mean, std = target.predicted(target.at(cells))
     dots = _dots(things)
     drawn = [
         _map(values.reshape(rows, columns), colours, (x, y), height, dots, f"{what} of {title}", target)
         for values, colours, what in ((mean, raster.MEAN, "Mean"), (std, raster.STD, "Standard deviation"))
     ]
-    return joined([paragraph(*_told(subject, things)), figures(*drawn, large=True)])
+    return joined([paragraph(*_told(target, things)), figures(*drawn, large=True)])
 
 
-def _told(subject: Subject, things: tuple[Thing, ...]) -> list[object]:
+def _told(target: Target, things: tuple[Thing, ...]) -> list[object]:
     """Says what the maps show."""
-    others = [thing for thing in subject.things if thing not in things and not thing.constant]
+    others = [thing for thing in target.varying if thing not in things]
     middle = listed([f"{thing.name} {thing.told(thing.middle)}" for thing in others], 24)
     told: list[object] = ["The function without noise. Dots are training rows, some of them where they are many."]
     if others:
@@ -65,19 +65,19 @@ def _told(subject: Subject, things: tuple[Thing, ...]) -> list[object]:
     return told
 
 
-def _height(subject: Subject, things: tuple[Thing, ...], x: Axis, y: Axis) -> float:
+def _height(target: Target, things: tuple[Thing, ...], x: Axis, y: Axis) -> float:
     """Returns how high a map is beside its width: true to scale on the globe, and where two inputs look alike."""
     ratio = (y.high - y.low) / (x.high - x.low)
     if things[0].is_place:
         ratio /= max(np.cos(np.deg2rad(0.5 * (y.low + y.high))), 0.05)
-    elif len(subject.things) > 2 or things[0].unit != things[1].unit or not 0.5 <= ratio <= 2.0:
+    elif len(target.things) > 2 or things[0].unit != things[1].unit or not 0.5 <= ratio <= 2.0:
         ratio = 0.8
     return float(np.clip(ratio, 0.4, 1.3)) * (WIDTH - 50.0) + 90.0
 
 
-def _cells(subject: Subject, height: float) -> tuple[int, int]:
+def _cells(target: Target, height: float) -> tuple[int, int]:
     """Returns how many cells a map has across and upward: fewer where a prediction is dear."""
-    budget = ENTRIES.get(subject.model.posterior_.x.device.type, ENTRIES["cpu"]) / subject.rows
+    budget = ENTRIES.get(target.model.posterior_.x.device.type, ENTRIES["cpu"]) / len(target.y)
     ratio = (height - 90.0) / (WIDTH - 50.0)
     columns = int(np.clip(np.sqrt(budget / ratio), COARSEST, FINEST))
     return columns, max(8, round(columns * ratio))
