@@ -13,7 +13,7 @@ from pages import Page
 from warmgp.reporting import raster
 from warmgp.reporting.markup import Markup, escaped, tag
 from warmgp.reporting.svg import CELLS, Plot
-from warmgp.reporting.ticks import dated, degrees, linear, logarithmic, within_period
+from warmgp.reporting.ticks import Axis, dated, degrees, linear, logarithmic, within_period
 from warmgp.reporting.words import day, listed, number
 
 
@@ -104,6 +104,16 @@ def test_a_plot_puts_things_where_they_belong() -> None:
     np.testing.assert_allclose(points[1], (points[0] + points[2]) / 2, atol=0.11)
     np.testing.assert_allclose(points[2], [plot.right, plot.top], atol=0.06)
     assert Page(plot.svg("a <b>")).text[""].startswith("a <b>")
+
+
+def test_marks_have_room_and_stay_inside() -> None:
+    """Texts at the ends go inward, and those without room beside the last are left out."""
+    marks = tuple((float(k), f"01-0{k} 12:00") for k in range(1, 9))
+    plot = Plot(Axis(1.0, 8.0, marks), linear(0.0, 1.0))
+    found = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)">01-', plot.svg("marks"))
+    at = [float(x) - {"start": 0, "middle": 36, "end": 73}[side] for x, side in found]
+    assert found[0][1] == "start" and 2 < len(found) < 8 and min(at) >= 0 and max(at) + 73 <= plot.width
+    assert min(np.diff(at)) > 73
 
 
 def test_many_points_are_counted_in_cells() -> None:

@@ -163,7 +163,7 @@ def test_a_map_of_places_goes_across_the_date_line(fitted: Any) -> None:
 # -- other models ----------------------------------------------------------------------------------------------------
 def small_fit(width: int, **settings: Any) -> GPRegressor:
     rng = np.random.default_rng(1)
-    X = rng.uniform(-1, 1, (45, width))
+    X = rng.uniform(-1, 1, (45, width)).round(1)
     extra = settings.pop("fit", {})
     return GPRegressor(**{**SMALL, **settings}).fit(X, np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=45), **extra)
 
@@ -172,6 +172,7 @@ def small_fit(width: int, **settings: Any) -> GPRegressor:
     ("width", "settings", "section", "told"),
     [
         (1, {}, "map", "no two inputs"),
+        (1, {"columns": {0: "category"}}, "sections", "12: "),
         (2, {"trend": "linear"}, "decisions", "The trend"),
         (2, {"fit": {"sample_weight": np.linspace(0.5, 2, 45)}}, "data", "weights or known errors"),
         (2, {"anisotropy": "rotated"}, "inputs", "across"),
@@ -179,7 +180,7 @@ def small_fit(width: int, **settings: Any) -> GPRegressor:
         (3, {"ard": False, "standardize": False}, "reproduce", "no options for some"),
         (2, {"robust": True}, "data", "Outliers were set aside"),
     ],
-    ids=["one", "trend", "weights", "turned", "place", "plain", "robust"],
+    ids=["one", "levels", "trend", "weights", "turned", "place", "plain", "robust"],
 )
 def test_every_model_has_a_page(width: int, settings: Any, section: str, told: str, tmp_path: Path) -> None:
     model = small_fit(width, **settings)
@@ -263,7 +264,7 @@ def test_a_model_of_several_targets(tmp_path: Path) -> None:
     model.report(tmp_path / "report.html", (X[45:], Y[45:]), units={"<dry>": "km"})
     page = Page((tmp_path / "report.html").read_text())
     assert len(page.ids) == 17 and "could not be made" not in "".join(page.text.values())
-    mean, std = model.predict(X[45:], return_std=True)
+    mean = model.predict(X[45:])
     for k, name in enumerate(Y.columns):
         found = model.of_target(name).diagnose()
         assert number(found.rmse) in page.text[f"calibration-{k + 1}"]

@@ -30,6 +30,8 @@ CURVE = 51
 """The points of the curve of coverage."""
 LEAST = 1e-4
 """The least probability that is told."""
+LETTERS = 52
+"""The letters that have room below a plot."""
 BY_CHANCE = 1.96
 """Standard errors within which a share lies by chance, 95 times of 100."""
 
@@ -170,7 +172,7 @@ def _by_level(thing: Thing, y: Axis, codes: FloatArray, z: FloatArray) -> Markup
     """Draws residuals by the values of a category, the commonest first."""
     levels, counts = np.unique(codes, return_counts=True)
     levels = levels[np.argsort(-counts, kind="stable")][:LEVELS]
-    x = level_axis(thing, levels)
+    x, names = level_axis(thing, levels)
     plot = Plot(x, y)
     for k, level in enumerate(levels):
         own = z[codes == level]
@@ -180,15 +182,19 @@ def _by_level(thing: Thing, y: Axis, codes: FloatArray, z: FloatArray) -> Markup
     plot.level(0.0)
     title = f"Residuals by {thing.name}"
     words = "thin: 90% of the rows; thick: the mean, with what chance allows of it."
-    return figure(plot.svg(title), f"{title}; {words}")
+    return figure(plot.svg(title), f"{title}; {words}{names}")
 
 
-def level_axis(thing: Thing, levels: FloatArray) -> Axis:
-    """Returns an axis on which values of a category stand beside each other, by short names."""
-    room = max(3, int(54 / max(len(levels), 1)))
+def level_axis(thing: Thing, levels: FloatArray) -> tuple[Axis, str]:
+    """Returns an axis on which values of a category stand beside each other, by their names, or by numbers where names
+    have no room, with what these stand for."""
     names = [thing.told(np.array([code])) for code in levels]
-    short = [name if len(name) <= room else name[: room - 1] + "…" for name in names]
-    return Axis(-0.6, len(levels) - 0.4, tuple((float(k), name) for k, name in enumerate(short)), thing.label)
+    texts, meant = names, ""
+    if (max(map(len, names)) + 1) * len(names) > LETTERS:
+        texts = [str(k + 1) for k in range(len(names))]
+        meant = " " + "; ".join(f"{text}: {name}" for text, name in zip(texts, names, strict=True)) + "."
+    ticks = tuple((float(k), text) for k, text in enumerate(texts))
+    return Axis(-0.6, len(levels) - 0.4, ticks, thing.label), meant
 
 
 def _worst(target: Target) -> Markup:

@@ -37,11 +37,12 @@ def _model(subject: Subject) -> list[object]:
     turned = ""
     if model.anisotropy_ is not None:
         turned = f" Inputs are turned before it: {model.anisotropy_}."
+    are = "are functions" if len(subject.targets) > 1 else "is a function"
     return [
         "A Gaussian process: ",
         tag("i", names),
-        f" is a function of the inputs with {beside} and a {kernel} kernel with {lengths}, plus independent normal "
-        f"noise.{turned}",
+        f" {are} of the inputs with {beside} and a {kernel} kernel with {lengths}, plus independent normal noise.",
+        turned,
     ]
 
 

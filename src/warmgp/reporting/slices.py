@@ -72,10 +72,12 @@ def _drawn(target: Target, found: Found, y: Axis) -> Markup:
     title = f"{target.name} along {thing.name}"
     if thing.is_category:
         at = np.arange(len(values), dtype=float)
-        plot = Plot(level_axis(thing, values), y).ranges(at, mean - new, mean + new, "new")
+        x, names = level_axis(thing, values)
+        plot = Plot(x, y).ranges(at, mean - new, mean + new, "new")
         plot.ranges(at, mean - function, mean + function, "function").dots(at, mean, "point")
         more = len(thing.levels()) - len(values)
-        return figure(plot.svg(title), title + (f"; {more:,} rarer values are not shown" if more > 0 else ""))
+        rarer = f"; {more:,} rarer values are not shown" if more > 0 else ""
+        return figure(plot.svg(title), f"{title}{rarer}.{names}" if rarer or names else title)
     plot = Plot(thing.axis(), y).band(values, mean - new, mean + new, "new")
     plot.band(values, mean - function, mean + function, "function").line(values, mean, "s0 strong")
     rows = thing.there[:, 0]

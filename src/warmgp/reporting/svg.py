@@ -184,10 +184,10 @@ class Plot:
         end = -np.inf
         for value, text in self.x.ticks:
             at, half = float(self.across(value)), LETTER * len(text) / 2
-            past = at + half > self.width - 1
-            begin = self.width - 2 - 2 * half if past else at - half
+            side = "end" if at + half > self.width - 1 else "start" if at < half else "middle"
+            begin = at - {"start": 0.0, "middle": half, "end": 2 * half}[side]
             if begin >= end + 4:
-                kept.append((value, text, "end" if past and at > self.width - 14 else "middle"))
+                kept.append((value, text, side))
                 end = begin + 2 * half
         return kept
 

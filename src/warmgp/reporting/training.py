@@ -79,16 +79,16 @@ def _residuals(model: Any, history: Sequence[Any]) -> Markup | None:
     """Draws what each solve has left, and the tolerance."""
     mean, probes = (np.array([h[name] for h in history]) for name in ("residual_mean", "residual_probes"))
     found = np.concatenate([mean, probes])
-    found = found[found > 0]
+    found = found[found > LEAST]
     if not len(found):
         return None  # nothing was solved by iterations
     tol = model.plan_.rule.tol
     low, high = min(float(found.min()), tol), max(float(found.max()), tol)
-    plot = Plot(_steps(history), logarithmic(max(low, LEAST), high, "relative residual"))
+    plot = Plot(_steps(history), logarithmic(low, high, "relative residual"))
     steps, entries = np.array([h.step for h in history]), [("level", "tolerance")]
     plot.level(tol)
     for values, class_, name in ((mean, "s0", "the mean's system"), (probes, "s1", "probes, on average")):
-        if (values > 0).any():
+        if (values > LEAST).any():
             plot.line(steps, np.maximum(values, LEAST), class_)
             entries.append((class_, name))
     title = "What each solve has left"
