@@ -14,7 +14,7 @@ from warmgp.reporting import raster
 from warmgp.reporting.markup import Markup, escaped, tag
 from warmgp.reporting.svg import CELLS, Plot
 from warmgp.reporting.ticks import Axis, dated, degrees, linear, logarithmic, within_period
-from warmgp.reporting.words import day, listed, number
+from warmgp.reporting.words import day, listed, number, short
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,7 @@ def test_numbers_read_well(value: float, told: str) -> None:
 def test_days_and_lists_read_well() -> None:
     assert day(0.0) == "1970-01-01" and day(19000.99999999) == "2022-01-09" and day(-0.5) == "1969-12-31"
     assert day(0.5, 3.0) == "1970-01-01 12:00"
+    assert short("a" * 30) == "a" * 27 + "…" and short("ab") == "ab"
     assert listed(["a", "b", "c"], 2) == "a, b and 1 more" and listed(["a, b", "c"]) == "a, b; c"
 
 

@@ -14,7 +14,7 @@ from warmgp.reporting.subject import Target
 from warmgp.reporting.svg import Plot, key
 from warmgp.reporting.things import Thing
 from warmgp.reporting.ticks import MARGIN, Axis, linear
-from warmgp.reporting.words import count, number
+from warmgp.reporting.words import count, number, short
 
 FloatArray = NDArray[np.float64]
 
@@ -201,7 +201,7 @@ def _worst(target: Target) -> Markup:
     """Returns the rows with the largest residuals, with their values of the most relevant inputs."""
     things = target.by_effect()[:3]
     place = {int(row): k for k, row in enumerate(target.loo.rows)}
-    heads = ("row, from 0", "observed", "predicted", "std", "residual (std)", *(thing.name for thing in things))
+    heads = ("row, from 0", "observed", "predicted", "std", "residual (std)", *(short(thing.name) for thing in things))
     rows = [
         (
             f"{w.row:,}",

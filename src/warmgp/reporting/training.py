@@ -11,7 +11,7 @@ from warmgp.reporting.markup import Markup, figure, figures, joined, paragraph
 from warmgp.reporting.subject import Subject
 from warmgp.reporting.svg import Plot, key
 from warmgp.reporting.ticks import Axis, linear, logarithmic
-from warmgp.reporting.words import count, number
+from warmgp.reporting.words import count, number, short
 
 LINES = 5
 """The length scales that are drawn by name; the others are thin lines."""
@@ -68,7 +68,7 @@ def _hyperparameters(subject: Subject, history: Sequence[Any]) -> Markup:
         plot.line(steps, lengths[:, things[name]], f"s{k + 2}")
     plot.line(steps, signal, "s1 strong").line(steps, noise, "s0 strong")
     entries: list[tuple[str, object]] = [("s0 strong", "noise"), ("s1 strong", "signal")]
-    entries += [(f"s{k + 2}", name) for k, name in enumerate(named)]
+    entries += [(f"s{k + 2}", short(name)) for k, name in enumerate(named)]
     other = "length scales of other inputs" if named else "length scale"
     entries += [("other", other)] if rest else []
     title = "Noise, signal and length scales at every step of training"

@@ -50,6 +50,11 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
+def short(name: str, most: int = 28) -> str:
+    """Returns a name cut to so many letters, for where it has no room."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
 def listed(names: list[str], most: int = 8) -> str:
     """Returns names with commas between, and how many more there are than ``most``; semicolons where names have commas
     of their own."""

@@ -6,7 +6,7 @@ import math
 
 from warmgp.reporting.markup import Markup, joined, paragraph, table, tag
 from warmgp.reporting.subject import Subject, Target
-from warmgp.reporting.words import number
+from warmgp.reporting.words import number, short
 
 MOST = 60
 """The most inputs that are listed."""
@@ -19,7 +19,7 @@ def worth(subject: Subject) -> Markup:
     in_units = _in_units(subject)
     heads = ["input"]
     for target in targets:
-        heads += [f"change of {target.label}", ""]
+        heads += [f"change of {short(target.label)}", ""]
     heads += ["length scale", "in spreads of the data"]
     rows = []
     for name in names[:MOST]:
