@@ -43,7 +43,7 @@ class Plot:
     ) -> None:
         self.x, self.y, self.width, self.height = x, y, width, height
         longest = max((len(text) for _, text in y.ticks), default=0)
-        self.left = left or 10.0 + LETTER * longest
+        self.left = left or 12.0 + 1.1 * LETTER * longest
         self.right, self.top = width - RIGHT, TOP if y.label else 8.0
         self.bottom = height - BOTTOM - (16.0 if x.label else 0.0)
         self._drawn: list[Markup] = []
