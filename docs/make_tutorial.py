@@ -38,6 +38,7 @@ PAGES = (
     "intervals.md",
     "known_errors.md",
     "diagnose.md",
+    "report.md",
     "command_line.md",
     "grids.md",
     "mathematics.md",

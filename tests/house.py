@@ -28,6 +28,7 @@ ROOMS = (
     "planning",
     "data",
     "files",
+    "reporting",
     "estimator",
     "cli",
 )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warmgp.data.column_kinds import KINDS, PERIODS, Category, Circle, Days, Number
+from warmgp.data.column_kinds import KINDS, PERIODS, Category, Circle, Days, Geographic, Number
 from warmgp.data.gaps import Gaps
 from warmgp.data.input_map import InputMap
 
@@ -110,3 +110,21 @@ def test_two_columns_for_one_are_refused() -> None:
         with pytest.raises(ValueError, match=r"takes a column.*got \('hour', 'age'\)"):
             InputMap.of({("hour", "age"): kind}, NAMES)
     assert set(KINDS) == {"geographic", "periodic", "date", "category"}
+
+
+def test_inputs_lead_back_to_cells() -> None:
+    """What a report shows are the cells of the user: an hour within its period, a place, a value, a gap."""
+    rng = np.random.default_rng(4)
+    X = np.column_stack([rng.uniform(-80, 80, 30), rng.uniform(-180, 180, 30), rng.integers(0, 3, 30)])
+    for part in (Geographic((0, 1)), Number((1,)), Days((1,)), Category((2,), ("a", "b", "c")), Circle((0,), 24.0)):
+        cells = X[:, list(part.columns)]
+        expected = np.remainder(cells, 24.0) if isinstance(part, Circle) else cells
+        np.testing.assert_allclose(part.cells(part.inputs(X)), expected, atol=1e-9)
+        gone = X.copy()
+        gone[::7, part.columns[0]] = np.nan
+        expected = expected.copy()
+        expected[::7] = np.nan
+        gaps = Gaps.fit(part, gone)
+        np.testing.assert_allclose(gaps.cells(gaps.inputs(gone)), expected, atol=1e-9)
+    unknown = Category((2,), ("a", "b"))
+    np.testing.assert_array_equal(unknown.cells(np.array([[0.0, 1.0], [0.0, 0.0]])), [[1.0], [2.0]])

@@ -92,7 +92,7 @@ def test_the_tables_are_the_same_every_time(tmp_path: Path) -> None:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-@pytest.mark.parametrize("command", ["fit", "plan", "predict", "score", "update", "info", "demo"])
+@pytest.mark.parametrize("command", ["fit", "plan", "predict", "score", "update", "info", "report", "demo"])
 def test_the_command_line_page_has_every_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Stale? python docs/make_tutorial.py command_line.md"""
     assert cli.main([command, "--help"]) == 0

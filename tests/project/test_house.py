@@ -36,6 +36,7 @@ LATE_CIRCLES = {
     ),
     ("warmgp.files.format", "warmgp"): "for the version alone, which a file names",
     ("warmgp.estimator.together", "warmgp"): "for the version alone, which has to be that of every process",
+    ("warmgp.estimator.reported", "warmgp"): "for the version alone, which a page names",
     ("warmgp.operators.part", "warmgp.operators.base"): "for types alone: an operator has a part, which is of it",
 }
 """Imports in a function or for types that close a circle, and why each may."""

@@ -25,6 +25,7 @@ from warmgp.cli.answers import FarInputs, answer, length_scales, levels_asked
 from warmgp.cli.at_once import AtOnce, predict_rows
 from warmgp.cli.columns import UsageError, feature_chunks, one_target, resolve
 from warmgp.cli.diagnosing import diagnose_model
+from warmgp.cli.failing import fail
 from warmgp.cli.fitting import (
     check_apart,
     check_fit,
@@ -37,6 +38,7 @@ from warmgp.cli.held_out import metrics
 from warmgp.cli.kinds import columns_asked, text_inputs
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
 from warmgp.cli.ranks import ranks
+from warmgp.cli.reporting import report_model
 from warmgp.cli.row_columns import RowColumns
 from warmgp.cli.table_writer import TableWriter
 from warmgp.cli.tables import open_table
@@ -47,7 +49,7 @@ from warmgp.data.grids import parse_grid
 from warmgp.estimator.convergence import ConvergenceWarning
 from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
-from warmgp.files.paths import NotAFileError, check_writable
+from warmgp.files.paths import check_writable
 from warmgp.processes import writes
 
 FloatArray = NDArray[np.float64]
@@ -343,6 +345,23 @@ def diagnose(
 
 
 @app.command()
+def report(
+    model: opt.Model,
+    out: opt.OutPage,
+    data: opt.HeldOut = None,
+    target: opt.HeldOutTarget = None,
+    unit: opt.Unit = None,
+    device: opt.Device = "auto",
+    quiet: opt.Quiet = False,
+) -> None:
+    """Write one page about a model, to read, print and attach: data, plan, training, calibration, sections, maps.
+
+    With DATA, rows that the model has not seen, also how well it predicts them.
+    """
+    report_model(model, data, out, target=target or [], units=unit or [], device=device, quiet=quiet)
+
+
+@app.command()
 def demo(
     out: opt.OutPicture = Path("demo.png"),
     n: opt.Points = 5000,
@@ -372,24 +391,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         except Terminated:
             code = 143
         except Exception as error:
-            code = _fail(error)
+            code = fail(error)
     if code in (130, 143):
         say("error", "interrupted" if code == 130 else "terminated")
     return code if isinstance(code, int) else 0
-
-
-def _fail(error: Exception) -> int:
-    """Tells an error in one line on stderr and returns its exit code."""
-    if hasattr(error, "format_message"):  # wrong usage, found by typer
-        if type(error).__name__ == "NoArgsIsHelpError":
-            console(stderr=True).print(error.format_message())
-        else:
-            say("error", f"{error.format_message()} (see warmgp --help)")
-        return 2
-    wrong_input = isinstance(
-        error, ValueError | FileNotFoundError | IsADirectoryError | NotAFileError | PermissionError
-    )
-    expected = wrong_input or isinstance(error, OSError | MemoryError | RuntimeError)
-    text = str(error) or ("out of memory: try --solver ap, or fewer rows" if isinstance(error, MemoryError) else "")
-    say("error", text if expected and text else f"{type(error).__name__}: {text}")
-    return 2 if wrong_input and not isinstance(error, np.linalg.LinAlgError) else 1

@@ -87,6 +87,13 @@ NewTarget = Annotated[
 ]
 OutUpdated = Annotated[Path, typer.Option(help="model file to write; may be MODEL itself")]
 MoreSteps = Annotated[int, typer.Option("--n-steps", min=0, help="Adam steps that hyperparameters take on all rows")]
+HeldOut = Annotated[Path | None, typer.Argument(metavar="DATA", help="table of rows that the model has not seen")]
+HeldOutTarget = Annotated[
+    list[str] | None,
+    typer.Option("--target", metavar="COL", help="column of DATA with the truth, if not that of the fit"),
+]
+OutPage = Annotated[Path, typer.Option(help="page to write: .html")]
+Unit = Annotated[list[str] | None, typer.Option(metavar="COL=UNIT", help="unit of a column or of the target")]
 Truth = Annotated[list[str], typer.Option(metavar="COL", help="column that holds the truth")]
 OutPicture = Annotated[Path, typer.Option(help="where the picture goes")]
 Points = Annotated[int, typer.Option("--n", min=10, help="training points")]

@@ -29,7 +29,7 @@ def update_file(
     model = GPRegressor.load(path, device)
     names = feature_names(model)
     table = open_table(data, [*target, *rows.names, *names])
-    name = _target(model, table, target, path)
+    name = target_of(model, table, target, path)
     resolve(names, table)
     rows.check(table, name, names)
     parts = list(feature_chunks(table, names, [name, *rows.names], columns=model.scaler_.columns))
@@ -58,7 +58,7 @@ def told_of(updates: Sequence[Update]) -> str:
     return told + ("; a new fit is due" if any(one.drifted for one in updates) else "")
 
 
-def _target(model: GPRegressor, table: Table, given: Sequence[str], path: Path) -> str:
+def target_of(model: GPRegressor, table: Table, given: Sequence[str], path: Path) -> str:
     """Returns the column of new targets: the one that is named, or that of the model's own name."""
     if given:
         return one_target(table, given)

@@ -111,6 +111,10 @@ class ColumnKind(ABC):
     def inputs(self, X: FloatArray) -> FloatArray:
         """Returns what the columns become, (m, width), from a whole table X (m, columns of the user)."""
 
+    @abstractmethod
+    def cells(self, inputs: FloatArray) -> FloatArray:
+        """Returns the cells of the columns, (m, columns), that inputs (m, width) come from, as far as these tell."""
+
     def in_units(self, length: float) -> str:
         """Tells a length scale, in units of the inputs, as a user would."""
         return f"{length * self.unit_length:.6g} {self.unit}".strip()
@@ -156,6 +160,11 @@ class Geographic(ColumnKind):
         level = np.cos(phi)
         return np.stack([level * np.cos(lam), level * np.sin(lam), np.sin(phi)], 1)
 
+    def cells(self, inputs: FloatArray) -> FloatArray:
+        """Returns latitudes and longitudes from −180 to 180, (m, 2)."""
+        x, y, z = inputs.T
+        return np.rad2deg(np.stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)], 1))
+
 
 @dataclass(frozen=True)
 class Number(ColumnKind):
@@ -168,6 +177,10 @@ class Number(ColumnKind):
     def inputs(self, X: FloatArray) -> FloatArray:
         """Returns the column, (m, 1)."""
         return X[:, list(self.columns)]
+
+    def cells(self, inputs: FloatArray) -> FloatArray:
+        """Returns the same, (m, 1)."""
+        return inputs
 
 
 @dataclass(frozen=True)
@@ -230,6 +243,11 @@ class Circle(ColumnKind):
         angle = np.remainder(X[:, self.columns[0]], self.period) * (2 * math.pi / self.period)
         return np.stack([np.cos(angle), np.sin(angle)], 1)
 
+    def cells(self, inputs: FloatArray) -> FloatArray:
+        """Returns the first time from 0 on, (m, 1): whole periods are not in the inputs."""
+        angle = np.arctan2(inputs[:, 1], inputs[:, 0])
+        return np.remainder(angle, 2 * math.pi)[:, None] * (self.period / (2 * math.pi))
+
     def label(self, names: Sequence[str | int]) -> str:
         """Returns the name of the column, with that of the period of a date."""
         return f"{super().label(names)}: {self.called}" if self.called else super().label(names)
@@ -264,6 +282,10 @@ class Days(ColumnKind):
         """Returns the days, (m, 1)."""
         return X[:, list(self.columns)]
 
+    def cells(self, inputs: FloatArray) -> FloatArray:
+        """Returns the same, (m, 1)."""
+        return inputs
+
 
 @dataclass(frozen=True)
 class Category(ColumnKind):
@@ -297,6 +319,11 @@ class Category(ColumnKind):
     def inputs(self, X: FloatArray) -> FloatArray:
         """Returns the indicators, (m, values); all zero for the number behind the last, a value that is not known."""
         return np.asarray(X[:, list(self.columns)] == np.arange(len(self.levels)), dtype=np.float64)
+
+    def cells(self, inputs: FloatArray) -> FloatArray:
+        """Returns the number of each row's value, (m, 1); that behind the last where a row has none."""
+        known = inputs.max(1) > 0.5
+        return np.where(known, inputs.argmax(1), len(self.levels)).astype(np.float64)[:, None]
 
     def input_names(self, label: str) -> tuple[str, ...]:
         """Returns "column: value" for each value."""

@@ -89,6 +89,12 @@ class Gaps(ColumnKind):
         made[~missing, -1] = 0.0
         return made
 
+    def cells(self, inputs: FloatArray) -> FloatArray:
+        """Returns the cells of the kind, (m, columns), NaN where they were missing."""
+        found = self.of.cells(inputs[:, :-1]).astype(np.float64)
+        found[inputs[:, -1] > 0.5 * self.jump] = np.nan
+        return found
+
     def label(self, names: Sequence[str | int]) -> str:
         """Returns the name of the kind."""
         return self.of.label(names)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.diagnosis import Diagnosis, diagnosed
 from warmgp.estimator.left_out import LeaveOneOut, leave_one_out_of, standardised_targets
+from warmgp.estimator.reported import Asked, report_on
 from warmgp.likelihood import Likelihood, likelihood_of
 from warmgp.planning.memory import H_fits
 from warmgp.planning.plan import Plan
@@ -54,6 +57,21 @@ class Insight:
         my model any good?".
         """
         return diagnosed(self, self.loo_)
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        held_out: tuple[ArrayLike, ArrayLike] | None = None,
+        *,
+        units: Mapping[str, str] | None = None,
+    ) -> None:
+        """Writes one HTML page about the model: its data, plan, training, inputs, calibration, sections and maps.
+
+        The page needs nothing beside itself: no script, no network. With ``held_out=(X, y)``, rows that the model has
+        not seen, it has their errors, too. ``units`` are those of columns and of the target, by name: {"air": "°C"}.
+        Left-out rows (``loo_``) are computed for it if they have not been.
+        """
+        report_on(self, path, Asked(held_out, units))
 
     @property
     def log_marginal_likelihood_value_(self) -> float:
