@@ -13,9 +13,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from warmgp.joint import Blocks, blocks_of, scaled
+from warmgp.control import near_count
+from warmgp.joint import Blocks, scaled
 from warmgp.operators.indices import ranges
-from warmgp.operators.new_points import LEAST
+from warmgp.operators.new_points import LEAST, NearPoints
 from warmgp.operators.slopes import entries, products, with_slope
 from warmgp.posterior import Posterior, within_reach
 
@@ -30,9 +31,13 @@ class Differentiable:
     Attributes
     ----------
     posterior : Posterior
+    continuous : bool
+        Whether covariances from samples change without jumps, for searches; else the variance of a point alone is that
+        of :meth:`Posterior.mean_and_variance`. Both have the same error by chance.
     """
 
     posterior: Posterior
+    continuous: bool = False
 
     def mean(self, x: Tensor) -> Tensor:
         """Returns the mean at points x, (m,), for x of (m, d)."""
@@ -55,7 +60,7 @@ class Differentiable:
         """Returns means, (b, q), and latent covariances, (b, q, q), of blocks of points x, (b, q, d)."""
         n, (b, q, _) = len(self.posterior.x), x.shape
         near = 0 if self._blocks is None else self._blocks.count(q)
-        size = max(1, HELD // max(1, n * q, near * max(near, self.posterior.n_samples)))
+        size = max(1, HELD // max(1, n * q, near * max(near, self.posterior.n_samples, q * x.shape[2])))
         parts = [self._joint(x[some]) for some in ranges(b, size)]
         if not parts:
             return x.new_zeros(0, q), x.new_zeros(0, q, q)
@@ -153,4 +158,5 @@ class Differentiable:
         old = self.posterior
         if old.exact or old.targets is None:
             return None
-        return blocks_of(self._z, old.x, old.kernel, old.theta, old.targets, old.noise)
+        near = NearPoints(old.x, old.kernel, old.theta, near_count(*old.x.shape), old.noise)
+        return Blocks(self._z, near, old.targets, self.continuous)

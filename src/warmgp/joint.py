@@ -7,11 +7,17 @@ U the exact covariance of the block given near points alone, u its diagonal, and
     v_i^½ v_l^½ (a_i a_l corr(U)_il + b_i b_l corr(d)_il),      a = 1/√(1 + s(1 − t)²),      b² = 1 − a².
 
 It is positive semi-definite: either part is a product, entry by entry, of two matrices that are. Its diagonal is v.
-Correlations of samples have an error by chance of (1 − ρ²)/√s, and those of near points one of the order of 1 − t, since
-points further away are left out: the weights are those of the two squared errors. Where near points tell all, t = 1, the
-covariance is exact.
+Correlations of samples have an error by chance of (1 − ρ²)/√s, and those of near points one of the order of 1 − t,
+since points further away are left out: the weights are those of the two squared errors. Where near points tell all,
+t = 1, the covariance is exact.
 
-Everything is smooth in the points but for the choice of near ones, which is by rank.
+A search by gradients needs values without jumps, and the choice of near points, by rank, jumps. u = v + Var(g) holds
+for any weights of near targets, so that near points may fade instead: each has noise D beside its own, which grows
+without bounds where its squared distance nears the mean of those of all near points. There are twice as many then, and
+whoever is the last of them by rank has long faded. With C the covariance of near targets and k that of them and the
+block,
+
+    w = (C + D)⁻¹ k,        U = k_** − kᵀw − wᵀD w.
 """
 
 from __future__ import annotations
@@ -24,14 +30,18 @@ import torch
 from torch import Tensor
 
 from warmgp.control import Targets, most_likely_share, near_count
-from warmgp.hyperparameters import Hyperparameters
-from warmgp.kernels import Kernel
 from warmgp.operators.new_points import LEAST, NearPoints
 from warmgp.operators.row_noise import Noise
 from warmgp.operators.slopes import entries
 
-MORE_NEAR = 4
-"""The most times near points of a single new point that a block of several has."""
+FADING = 4
+"""The power of squared distances, as shares of their mean, by which near points fade."""
+
+GONE = 1e-5
+"""The least share of a near point that is left: beyond, its noise grows no more."""
+
+MORE_NEAR, MOST = 3, 256
+"""How many times the near points of a single new point a block of several has, at most; and the most near points."""
 
 FLATTEST = -1e-3
 """The flattest slope of the equation for t that is divided by: where it is flatter still, t could be anything."""
@@ -77,15 +87,18 @@ class Blocks:
         Which of them are near.
     targets : Targets
         What the samples were solved for.
+    fading : bool
+        Whether near points fade, so that covariances are continuous; else variances are those of the control.
     """
 
     z: Tensor
     near: NearPoints
     targets: Targets
+    fading: bool
 
     def count(self, q: int) -> int:
         """Returns how many near points a block of q points has."""
-        return min(len(self.z), near_count(*self.z.shape) * min(q, MORE_NEAR))
+        return min(len(self.z), MOST, near_count(*self.z.shape) * min(q, MORE_NEAR) * (1 + self.fading))
 
     def covariance(self, x: Tensor, z: Tensor, known: Tensor, deviation: Tensor) -> Tensor:
         """Returns the latent covariances, (b, q, q).
@@ -122,13 +135,23 @@ class Blocks:
     def _given(self, z: Tensor, groups: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns U, (b, q, q), the weights of near targets, (b, q, M), and whether rounding left any sense, (b,)."""
         kernel, signal, near = self.near.kernel, self._signal, self.z[groups]
+        own = Noise(self.near.theta, self.near.noise).at(groups)
+        more = own * self._faded(z, near)  # (b, M)
         C = signal * entries(near, near, kernel)
-        C.diagonal(dim1=1, dim2=2).add_(Noise(self.near.theta, self.near.noise).at(groups))
-        L, info = torch.linalg.cholesky_ex(C)
+        L, info = torch.linalg.cholesky_ex(C + torch.diag_embed(own + more))
         L = torch.where((info == 0)[:, None, None], L, torch.eye(L.shape[1], dtype=L.dtype, device=L.device))
         half = torch.linalg.solve_triangular(L, signal * entries(near, z, kernel), upper=False)  # (b, M, q)
         weights = torch.linalg.solve_triangular(L.mT, half, upper=True).mT
-        return signal * entries(z, z, kernel) - half.mT @ half, weights, info == 0
+        U = signal * entries(z, z, kernel) - half.mT @ half - (weights * more[:, None]) @ weights.mT
+        return U, weights, info == 0
+
+    def _faded(self, z: Tensor, near: Tensor) -> Tensor:
+        """Returns the noise of near points, (b, M), that makes them fade, in units of their own."""
+        if not self.fading or near.shape[1] == len(self.z):
+            return near.new_zeros(near.shape[:2])
+        square = (near[:, :, None] - z[:, None]).square().sum(3).amin(2)  # to the nearest of the block
+        share = square / square.mean(1, keepdim=True).clamp_min(torch.finfo(square.dtype).tiny)
+        return (1.0 - share.clamp_max(1.0) ** FADING).clamp_min(GONE) ** -2 - 1.0
 
 
 def scaled(given: Tensor | float, b: Tensor | float, deviation: Tensor, variance: Tensor, least: float) -> Tensor:
@@ -140,8 +163,3 @@ def scaled(given: Tensor | float, b: Tensor | float, deviation: Tensor, variance
     unit = deviation * (b / size)[..., None]
     root = variance.clamp_min(least).sqrt()[..., None]
     return root * (given + unit @ unit.mT) * root.mT
-
-
-def blocks_of(z: Tensor, x: Tensor, kernel: Kernel, theta: Hyperparameters, targets: Targets, noise: Any) -> Blocks:
-    """Returns the estimator for training inputs x, (n, d), which are z in units of the length scales."""
-    return Blocks(z, NearPoints(x, kernel, theta, near_count(*x.shape), noise), targets)

@@ -1,8 +1,9 @@
 """The room for BoTorch: fitted models as BoTorch's acquisition functions take them.
 
 ``model`` has :class:`WarmModel`, ``fantasies`` what becomes of it given observations that were not made, ``paths`` its
-posterior functions, ``drawing`` how BoTorch's own Thompson sampling finds them. It needs BoTorch, ``pip install 'warmgp[botorch]'``, and nothing else in the
-library does. It may import everything but the command line. Add here what only users of BoTorch need.
+posterior functions, ``drawing`` how BoTorch's own Thompson sampling finds them, ``joint_normal`` what all of them tell
+BoTorch. It needs BoTorch, ``pip install 'warmgp[botorch]'``, and nothing else in the library does. It may import
+everything but the command line. Add here what only users of BoTorch need.
 """
 
 try:

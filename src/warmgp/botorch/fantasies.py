@@ -4,8 +4,8 @@ For points f with targets Y and noise N, and points * that are asked about, all 
 
     mean = m_* + C_*f (C_ff + N)⁻¹ (Y − m_f),      covariance = C_** − C_*f (C_ff + N)⁻¹ C_f*.
 
-That is what an update would give, up to the error of C, without a solve, for whole batches of targets and with gradients
-in the points of both kinds.
+That is what an update would give, up to the error of C, without a solve, for whole batches of targets and with
+gradients in the points of both kinds.
 """
 
 from __future__ import annotations

@@ -69,8 +69,10 @@ class JointNormal(Model, FantasizeMixin):
             _check_outcomes(output_indices)
         mean, covariance = self.joint(X)
         if observation_noise is not False:
-            given = isinstance(observation_noise, Tensor)
-            noise = observation_noise.to(mean)[..., 0] if given else mean.new_tensor(self.noise_variance)
+            if isinstance(observation_noise, Tensor):
+                noise = observation_noise.to(mean)[..., 0]
+            else:
+                noise = mean.new_tensor(self.noise_variance)
             covariance = covariance + torch.diag_embed(noise.expand(mean.shape))
         found = GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
         return found if posterior_transform is None else posterior_transform(posterior=found, X=X)

@@ -27,10 +27,10 @@ class WarmModel(JointNormal):
     """Answers BoTorch's acquisition functions from a fitted regressor, with gradients in X.
 
     X and y are in the units that the regressor was fitted in: give bounds in them, and no transforms of inputs or
-    outcomes. The distribution of a block of points is exact where the regressor's std is, up to 2,500 points by default;
-    beyond, variances are those of ``predict`` up to their error by chance, and correlations have one of about
-    (1 − ρ²)/√n_probes. Computations are in float64 on the regressor's device; what comes back is on the device of X, in
-    its dtype.
+    outcomes. The distribution of a block of points is exact where the regressor's std is, up to 2,500 points by
+    default. Beyond, it comes from the model's samples, with near points as their control: variances have an error by
+    chance like that of ``predict``, and correlations one of at most about (1 − ρ²)/√n_probes. Computations are in
+    float64 on the regressor's device; what comes back is on the device of X, in its dtype.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class WarmModel(JointNormal):
         self.regressor = copy.copy(regressor)
         self.exact = bool(exact)
         posterior = regressor.posterior_
-        self.answers = Differentiable(replace(posterior, exact=True) if exact else posterior)
+        self.answers = Differentiable(replace(posterior, exact=True) if exact else posterior, continuous=True)
         standardised(regressor.scaler_, torch.zeros(0, self.n_columns))  # raises for columns that have no gradient
 
     @property
@@ -110,8 +110,9 @@ class WarmModel(JointNormal):
             weight = (self.noise_variance / noise.detach().double().expand(Y.shape))[:, 0].cpu().numpy()
         told = copy.copy(self.regressor)
         names = getattr(told, "feature_names_in_", None)
-        rows = pd.DataFrame(X.detach().double().cpu().numpy(), columns=names)
-        told.update(rows if names is not None else rows.to_numpy(), Y.detach().cpu().numpy()[:, 0], sample_weight=weight)
+        rows, targets = X.detach().double().cpu().numpy(), Y.detach().double()[:, 0].cpu().numpy()
+        table = rows if names is None else pd.DataFrame(rows, columns=names)
+        told.update(table, targets, sample_weight=weight)
         return WarmModel(told, self.exact)
 
     def paths(self, n: int | None = None, random_state: int | None = None) -> PathModel:
@@ -125,8 +126,8 @@ class WarmModel(JointNormal):
         answers = self.answers if random_state is None else Differentiable(self._drawn(count, random_state))
         if count > answers.posterior.n_samples:
             raise ValueError(
-                f"n={count} is more than the {answers.posterior.n_samples} functions of the model: give random_state to "
-                "draw new ones, or fit with a larger n_probes"
+                f"n={count} is more than the {answers.posterior.n_samples} functions of the model: give random_state "
+                "to draw new ones, or fit with a larger n_probes"
             )
         numbers = torch.arange(count)
         return PathModel(self, answers, numbers, torch.Size() if n is None else torch.Size([n]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from warmgp.differentiable import Differentiable
 from warmgp.posterior import Posterior
 
 
-def wants_gradient(X: Any) -> bool:
+def wants_gradient(X: Any) -> TypeGuard[Tensor]:
     """Says whether X is a tensor whose gradient is recorded at the moment."""
     return isinstance(X, Tensor) and X.requires_grad and torch.is_grad_enabled()
 
@@ -48,8 +48,8 @@ def _inputs_of(kind: ColumnKind, X: Tensor, label: str) -> Tensor:
         return torch.stack([phi.cos() * lam.cos(), phi.cos() * lam.sin(), phi.sin()], 1)
     what = f"holds {kind.reads}s" if kind.reads in ("date", "category") else f"is a column {kind.name}"
     raise ValueError(
-        f"column {label!r} of X {what}, and there is no gradient along it: fit a model whose columns are plain numbers, "
-        "periods of numbers or places on the globe, or pass X.detach()"
+        f"column {label!r} of X {what}, and there is no gradient along it: fit a model whose columns are plain "
+        "numbers, periods of numbers or places on the globe; or predict for X.detach()"
     )
 
 

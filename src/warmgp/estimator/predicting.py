@@ -165,7 +165,7 @@ class Predicting:
         """
         check_is_fitted(self, "hyperparameters_")
         check_count("n_samples", n_samples)
-        posterior, x = self.posterior_, self._standardised(X.detach() if wants_gradient(X) else X)
+        posterior, x = self.posterior_, self._standardised(X.detach() if isinstance(X, torch.Tensor) else X)
         if random_state is None and n_samples > posterior.n_samples:
             raise ValueError(
                 f"n_samples={n_samples} is more than the {posterior.n_samples} functions of the model: "

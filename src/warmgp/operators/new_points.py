@@ -103,7 +103,7 @@ class NearPoints:
         return torch.cat(found)
 
     def nearest_to_blocks(self, x_new: Tensor, m: int) -> Tensor:
-        """Returns the m training points that are nearest to any point of each block, (b, m), for blocks of (b, q, d)."""
+        """Returns the m training points nearest to any point of each block, (b, m), for blocks of (b, q, d)."""
         (z, squares), q = self._ranked, x_new.shape[1]
         new, found = self._scaled(x_new).to(z.dtype), [torch.zeros(0, m, dtype=torch.int64, device=z.device)]
         for blocks in ranges(len(new), max(1, DISTANCES[z.device.type == "cpu"] // (len(z) * q))):
