@@ -32,7 +32,7 @@ from torch import Tensor
 from warmgp.control import Targets, most_likely_share, near_count
 from warmgp.operators.new_points import LEAST, NearPoints
 from warmgp.operators.row_noise import Noise
-from warmgp.operators.slopes import entries
+from warmgp.operators.slopes import check_first, entries
 
 FADING = 4
 """The power of squared distances, as shares of their mean, by which near points fade."""
@@ -60,9 +60,9 @@ class _Share(torch.autograd.Function):
         return t
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the slopes in q and in p: of F = (q − t)(1 − t)² + (1 − t − p)t² = 0 they are −F_q/F_t, −F_p/F_t."""
+        check_first()
         q, p, t = ctx.saved_tensors
         over = weights / _slope_in_share(q, p, t)
         return -over * (1.0 - t).square(), over * t.square()

@@ -27,6 +27,15 @@ TILE = {True: 2**20, False: 2**26}
 """Kernel entries that are held at once, by whether that is on a CPU."""
 
 
+def check_first() -> None:
+    """Raises where a slope is computed with ``create_graph=True``: it would have no derivative, and look constant."""
+    if torch.is_grad_enabled():
+        raise NotImplementedError(
+            "a second derivative in x was asked for (create_graph=True), and there are first ones only: take "
+            "differences of first derivatives"
+        )
+
+
 class _Known(torch.autograd.Function):
     """Evaluates a function of points whose slope is computed on its own, from the same points."""
 
@@ -38,9 +47,9 @@ class _Known(torch.autograd.Function):
         return value(x)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, weights: Tensor) -> tuple[Tensor, None, None]:
         """Returns Σ weights · ∂value/∂x, in the shape of x."""
+        check_first()
         (x,) = ctx.saved_tensors
         return ctx.slope(x, weights), None, None
 
@@ -62,9 +71,9 @@ class _Entries(torch.autograd.Function):
         return kernel.profile(_apart(a, b))
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, weights: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         """Returns the slopes in a and in b."""
+        check_first()
         a, b = ctx.saved_tensors
         W = ctx.kernel.length_weight(_apart(a, b)).mul_(weights)
         of_a, of_b, _ = ctx.needs_input_grad
