@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import torch
 from botorch.models.model import Model
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -18,9 +19,11 @@ from warmgp.botorch.paths import PathModel
 from warmgp.checks import check_count
 from warmgp.differentiable import Differentiable
 from warmgp.estimator.gradients import standardised
+from warmgp.estimator.parameters import check_seed
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.estimator.samples import new_samples
 from warmgp.planning.threads import limited_threads
+from warmgp.posterior import Posterior
 
 
 class WarmModel(JointNormal):
@@ -118,8 +121,8 @@ class WarmModel(JointNormal):
     def paths(self, n: int | None = None, random_state: int | None = None) -> PathModel:
         """Returns posterior functions as a deterministic model: one, or n with the shape of a batch (n,).
 
-        Without ``random_state`` they are the first of those that came with the fit, as in ``GPRegressor.sample_y``;
-        with it they are new ones, and cost a solve.
+        They are those of ``GPRegressor.sample_y``: without ``random_state`` the first of those that came with the fit;
+        with it new ones, which cost a solve.
         """
         count = 1 if n is None else n
         check_count("n", count)
@@ -132,9 +135,9 @@ class WarmModel(JointNormal):
         numbers = torch.arange(count)
         return PathModel(self, answers, numbers, torch.Size() if n is None else torch.Size([n]))
 
-    def _drawn(self, count: int, seed: int) -> Any:
-        """Returns the posterior with so many new functions."""
-        told = self.regressor
-        posterior, options = told.posterior_, told._options(told.plan_)
+    def _drawn(self, count: int, random_state: int) -> Posterior:
+        """Returns the posterior with so many new functions, those of ``GPRegressor.sample_y`` with this seed."""
+        check_seed(random_state)
+        told, seed = self.regressor, int(check_random_state(random_state).randint(2**31 - 1))
         with limited_threads(told.plan_.threads):
-            return new_samples(posterior, told.plan_, options, count, seed)
+            return new_samples(told.posterior_, told.plan_, told._options(told.plan_), count, seed)
