@@ -126,6 +126,8 @@ def test_paths_are_the_functions_of_the_model(sampled: WarmModel) -> None:
     one, three = sampled.paths(), sampled.paths(3)
     torch.testing.assert_close(one(X)[:, 0], functions[:, 0], rtol=0, atol=1e-3)
     torch.testing.assert_close(three(X)[..., 0], functions.T, rtol=0, atol=1e-3)
+    torch.testing.assert_close(three[1](X)[:, 0], functions[:, 1], rtol=0, atol=1e-3)
+    assert len(three) == 3 and three[2].batch_shape == ()
     own = X[:3, None]  # a point for each function
     torch.testing.assert_close(three(own)[:, 0, 0], functions.diagonal(), rtol=0, atol=1e-3)
     assert three.batch_shape == (3,) and three(own.expand(4, 3, 1, 3)).shape == (4, 3, 1, 1)

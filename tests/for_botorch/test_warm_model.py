@@ -210,3 +210,17 @@ def test_without_botorch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     needs = re.compile(r"^\s*(?:import|from) (?:botorch|gpytorch|linear_operator)\b", re.MULTILINE)
     users = {str(path.relative_to(SOURCE).parent) for path in SOURCE.rglob("*.py") if needs.search(path.read_text())}
     assert users == {"botorch"}
+
+
+@pytest.mark.gpu
+def test_on_a_gpu() -> None:
+    """Computed where the regressor is; the answer is where X is, with its gradient."""
+    model = WarmModel(fitted(solver="cg", device="cuda"))
+    X = places(2, 3).requires_grad_()
+    found = model.posterior(X)
+    mean, covariance = truth(X[0])
+    torch.testing.assert_close(found.mean[0, :, 0], mean, rtol=0, atol=0.2)
+    torch.testing.assert_close(found.variance[0, :, 0], covariance.diagonal(), rtol=0.3, atol=0)
+    assert torch.isfinite(torch.autograd.grad(found.variance.sum(), X)[0]).all()
+    assert model.posterior(X.detach().cuda()).mean.device.type == "cuda"
+    assert model.paths(2)(X).device.type == "cpu"

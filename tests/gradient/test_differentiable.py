@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gp_truth import PROFILES, posterior
+from gp_truth import PROFILES, kernel_matrix, posterior
 from warmgp import GPRegressor, Hyperparameters
 from warmgp.differentiable import Differentiable
 from warmgp.joint import _Share
@@ -190,3 +190,21 @@ def test_far_away_the_prior_is_back(sampled: Posterior) -> None:
     mean, covariance = Differentiable(sampled, True).joint(x)
     assert mean.item() == 0.0 and 0.5 < covariance.item() / 1.3**2 < 2
     assert torch.isfinite(torch.autograd.grad(mean.sum() + covariance.sum(), x)[0]).all()
+
+
+def test_rows_with_noise_of_their_own() -> None:
+    """Weights of rows are part of H, and of what near points are told."""
+    X, y = rows()
+    weights = np.random.default_rng(3).uniform(0.1, 3.0, len(y))
+    settings = {"solver": "cg", "init": THETA, "n_steps": 0, "standardize": False, "random_state": 0}
+    model = GPRegressor("matern32", **settings).fit(X.numpy(), y.numpy(), sample_weight=weights).posterior_
+    x = blocks(40, 2)
+    flat = x.flatten(0, 1)
+    K, cross, own = (
+        kernel_matrix("matern32", *pair, THETA.signal_scale, THETA.length_scales)
+        for pair in ((X, X), (flat, X), (flat, flat))
+    )
+    H = K + torch.diag(0.2**2 / torch.tensor(weights))
+    _, expected = in_blocks(cross @ torch.linalg.solve(H, y), own - cross @ torch.linalg.solve(H, cross.T), x)
+    variance, correlation = errors(Differentiable(model, True), x, expected)
+    assert variance < 0.03 and correlation < 0.04, (variance, correlation)

@@ -40,6 +40,14 @@ class PathModel(DeterministicModel):
         """The shape of the batch of functions."""
         return self.shape
 
+    def __len__(self) -> int:
+        """Returns the number of functions."""
+        return len(self.numbers)
+
+    def __getitem__(self, number: int) -> PathModel:
+        """Returns one of the functions alone."""
+        return PathModel(self.model, self.answers, self.numbers[[number]], torch.Size())
+
     def forward(self, X: Tensor) -> Tensor:
         """Returns values, (…, q, 1), at points X, (…, q, d); the batch of X broadcasts with that of the functions."""
         batch = torch.broadcast_shapes(X.shape[:-2], self.shape)
