@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 
 from gp_truth import posterior
 from warmgp import GPRegressor, Hyperparameters
-from warmgp.estimator.gradients import standardised
+from warmgp.estimator.gradients import check_one_target, standardised
 
 THETA = Hyperparameters(0.2, 1.0, [0.6, 0.9])
 PLAIN = {"n_steps": 0, "random_state": 0, "n_probes": 8}
@@ -163,3 +164,10 @@ def test_columns_without_a_gradient_are_named() -> None:
     for one, what in ((model, "categor"), (other, "date"), (third, "with missing cells")):
         with pytest.raises(ValueError, match=f"column 'bed' of X .*{what}"):
             standardised(one.scaler_, new)
+
+
+def test_several_targets_are_refused() -> None:
+    """Each has its own unit, and its own solution: a gradient of the first would be taken for that of all."""
+    with pytest.raises(ValueError, match="3 targets.*ModelList"):
+        check_one_target(SimpleNamespace(y_scale=np.ones(3)))  # type: ignore[arg-type]
+    check_one_target(GPRegressor("matern32", init=THETA, **PLAIN).fit(*table()).scaler_)
