@@ -168,6 +168,6 @@ def test_columns_without_a_gradient_are_named() -> None:
 
 def test_several_targets_are_refused() -> None:
     """Each has its own unit, and its own solution: a gradient of the first would be taken for that of all."""
-    with pytest.raises(ValueError, match="3 targets.*ModelList"):
+    with pytest.raises(ValueError, match=r"3 targets.*ModelList"):
         check_one_target(SimpleNamespace(y_scale=np.ones(3)))  # type: ignore[arg-type]
     check_one_target(GPRegressor("matern32", init=THETA, **PLAIN).fit(*table()).scaler_)
