@@ -185,6 +185,23 @@ def test_a_share_has_the_slope_of_its_equation() -> None:
     assert torch.autograd.gradcheck(_Share.apply, (q.requires_grad_(), p.requires_grad_()), eps=1e-7, atol=1e-5)
 
 
+@pytest.mark.parametrize("continuous", [False, True])
+def test_what_near_points_leave_is_exact(sampled: Posterior, continuous: bool) -> None:
+    """The covariance of f* − wᵀb, by the weights themselves: also of points that fade, whose noise is not really there."""
+    answers, x = Differentiable(sampled, continuous), blocks(3, 2)
+    estimate = answers._blocks
+    groups = estimate.near.nearest_to_blocks(x, 40)
+    found, weights, _ = estimate._given(answers._scaled(x.flatten(0, 1)).unflatten(0, (3, 2)), groups)
+    X = sampled.x.double()
+    for block, near, w, U in zip(x, X[groups], weights, found, strict=True):
+        own, cross, C = (
+            kernel_matrix("matern32", *pair, THETA.signal_scale, THETA.length_scales)
+            for pair in ((block, block), (near, block), (near, near))
+        )
+        C = C + 0.2**2 * torch.eye(40, dtype=torch.float64)
+        torch.testing.assert_close(U, own - w @ cross - (w @ cross).T + w @ C @ w.T, rtol=1e-6, atol=1e-8)
+
+
 def test_far_away_the_prior_is_back(sampled: Posterior) -> None:
     x = torch.full((1, 1, 3), 1e9, dtype=torch.float64, requires_grad=True)
     mean, covariance = Differentiable(sampled, True).joint(x)
