@@ -81,10 +81,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="repetitions")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--out", type=Path, default=Path("acquisition.png"), help="where the picture goes")
-    parser.add_argument("--quick", action="store_true", help="600 measurements, one seed: a few seconds")
+    parser.add_argument("--quick", action="store_true", help="400 measurements, one seed: a few seconds")
     args = parser.parse_args()
     if args.quick:
-        args.n, args.rounds, args.batch, args.seeds = 600, 2, 3, 1
+        args.n, args.rounds, args.batch, args.seeds = 400, 1, 3, 1
 
     found, chance, lucky, fits, searches, first = [], [], [], [], [], None
     for seed in range(args.seeds):
@@ -94,7 +94,7 @@ def main() -> None:
         began = time.perf_counter()
         # later seeds have other data of the same function: they take the hyperparameters of the first
         known = (
-            {"n_steps": 20 if args.quick else "auto"}
+            {"n_steps": 10 if args.quick else "auto"}
             if first is None
             else {"init": first.hyperparameters_, "n_steps": 0}
         )

@@ -187,7 +187,7 @@ def test_a_share_has_the_slope_of_its_equation() -> None:
 
 @pytest.mark.parametrize("continuous", [False, True])
 def test_what_near_points_leave_is_exact(sampled: Posterior, continuous: bool) -> None:
-    """The covariance of f* − wᵀb, by the weights themselves: also of points that fade, whose noise is not really there."""
+    """The covariance of f* − wᵀb, by the weights themselves; the noise of points that fade is not really there."""
     answers, x = Differentiable(sampled, continuous), blocks(3, 2)
     estimate = answers._blocks
     groups = estimate.near.nearest_to_blocks(x, 40)
