@@ -9,7 +9,7 @@ WORKERS ?= auto
 PYTEST := -m pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal
 ONE_THREAD := OMP_NUM_THREADS=1
 INSTALL := -m pip install --quiet --no-compile --disable-pip-version-check
-EXTRAS := maps,parquet,plot,tensorboard,test
+EXTRAS := botorch,maps,parquet,plot,tensorboard,test
 
 .PHONY: demo test coverage test-oldest test-newest torture lint format docs dist bench reproduce-small clean
 

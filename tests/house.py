@@ -21,7 +21,9 @@ ROOMS = (
     "gradient",
     "trend",
     "control",
+    "joint",
     "posterior",
+    "differentiable",
     "leave_one_out",
     "likelihood",
     "training",
@@ -30,6 +32,7 @@ ROOMS = (
     "files",
     "reporting",
     "estimator",
+    "botorch",
     "cli",
 )
 """Lowest first: a room imports from those earlier in this list and from itself."""

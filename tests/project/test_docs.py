@@ -44,6 +44,8 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     if page.name == "grids.md":
         pytest.importorskip("h5netcdf", reason="maps need xarray and h5netcdf: pip install 'warmgp[maps]'")
+    if page.name == "botorch.md":
+        pytest.importorskip("botorch", reason="the page needs BoTorch: pip install 'warmgp[botorch]'")
     if page.name == "tutorial.md":
         make_tutorial.write_tables(tmp_path, n=150, n_later=100)
     names: dict[str, Any] = {"__name__": "__main__"}

@@ -26,7 +26,7 @@ WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in sorted(ROOT
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
 PYTHONS = {text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)}
-FOR_USERS = ("maps", "plot", "parquet", "tensorboard")
+FOR_USERS = ("botorch", "maps", "plot", "parquet", "tensorboard")
 """The extras that people install to use the library, beside those for its developers."""
 
 

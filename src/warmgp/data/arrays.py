@@ -21,8 +21,17 @@ NO_NUMBERS = {"c": "Complex data", "M": "Dates", "m": "Time spans"}
 
 
 def to_numpy(values: Any) -> Any:
-    """Returns a tensor as a numpy array, whatever its device; anything else as it came."""
+    """Returns a tensor as a numpy array, whatever its device; anything else as it came.
+
+    Raises a ValueError for a tensor that requires a gradient while gradients are recorded: it would be lost unnoticed.
+    """
     if isinstance(values, torch.Tensor):
+        if values.requires_grad and torch.is_grad_enabled():
+            raise ValueError(
+                "a tensor that requires a gradient came where none is given back. predict and sample_y give one in X, "
+                "warmgp.botorch.WarmModel joint predictions of a few points with one; elsewhere pass the tensor's "
+                "detach()"
+            )
         return values.detach().cpu().numpy()
     return values
 

@@ -16,6 +16,7 @@ from warmgp.data.named_grids import is_named
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.anisotropy import Anisotropy, anisotropy_of
 from warmgp.estimator.blocks import group_averages
+from warmgp.estimator.gradients import functions, prediction, wants_gradient
 from warmgp.estimator.maps import blocks_named, predict_named
 from warmgp.estimator.parameters import check_seed
 from warmgp.estimator.samples import new_samples
@@ -80,6 +81,9 @@ class Predicting:
         X may also be an ``xarray.Dataset`` or ``DataArray`` whose coordinates or variables have the names of the
         inputs, such as :func:`warmgp.grid` makes. What comes back is then one Dataset over the same dimensions, with
         the variables "mean" and, with ``return_std``, "std"; NaN where an input is missing.
+
+        Where X is a tensor that requires a gradient, mean and std have one in X; a covariance of a few points that has
+        one is that of :class:`warmgp.botorch.WarmModel`.
         """
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be asked for: the covariance has the variances")
@@ -88,6 +92,13 @@ class Predicting:
             if return_cov:
                 raise ValueError("return_cov is not for named grids: give rows of inputs, or ask for return_std")
             return predict_named(self, X, std=return_std, include_noise=include_noise)
+        if wants_gradient(X):
+            if return_cov:
+                raise ValueError(
+                    "return_cov has no gradient in X: warmgp.botorch.WarmModel(model).posterior(X) has, for a few "
+                    "points; or pass X.detach()"
+                )
+            return prediction(self, X, return_std, include_noise)
         posterior, x = self.posterior_, self._standardised(X)
         rows = len(posterior.x) if posterior.exact and (return_std or return_cov) else len(x)
         with free_threads(x.device, rows * len(posterior.x)):
@@ -145,16 +156,16 @@ class Predicting:
         with limited_threads(1):
             return torch.as_tensor(self.scaler_.x(check_inputs(self, X), integer_rest(X))).to(self.posterior_.x)
 
-    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | None = None) -> FloatArray:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | None = None) -> Any:
         """Returns posterior functions at X without noise, (rows of X, n_samples).
 
         The first ``n_probes`` are stored with the model. Any number can be had with a ``random_state``: the functions
         of a seed are new ones, and cost one more solve at every call. Either way the same arguments give the
-        same functions at any X.
+        same functions at any X. Where X is a tensor that requires a gradient, the functions have one in X.
         """
         check_is_fitted(self, "hyperparameters_")
         check_count("n_samples", n_samples)
-        posterior, x = self.posterior_, self._standardised(X)
+        posterior, x = self.posterior_, self._standardised(X.detach() if isinstance(X, torch.Tensor) else X)
         if random_state is None and n_samples > posterior.n_samples:
             raise ValueError(
                 f"n_samples={n_samples} is more than the {posterior.n_samples} functions of the model: "
@@ -165,8 +176,10 @@ class Predicting:
                 check_seed(random_state)
                 seed = int(check_random_state(random_state).randint(2**31 - 1))
                 posterior = new_samples(posterior, self.plan_, self._options(self.plan_), n_samples, seed)
-            functions = posterior.samples(x)[:, :n_samples].double().cpu().numpy()
-        return like(X, all_finite(self.scaler_.y_back(functions)))
+            if wants_gradient(X):
+                return functions(self, posterior, X, n_samples)
+            values = posterior.samples(x)[:, :n_samples].double().cpu().numpy()
+        return like(X, all_finite(self.scaler_.y_back(values)))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """Returns log p(y_i | x_i) of each row by the normal predictive distribution, in units of y, (rows of X,)."""

@@ -107,6 +107,19 @@ class FeaturePrior:
                     out[rows] += phase.cos_() @ cos_weights
         return out.mul_(float(theta.signal_scale) / math.sqrt(m))
 
+    def slope(self, x: Tensor, weights: Tensor, theta: Hyperparameters) -> Tensor:
+        """Returns Σ_j weights_j ∂f_j(x)/∂x, (rows of x, d), for weights of (rows of x, s), in the dtype of x."""
+        m, lengths = self.frequencies.shape[0], theta.length_scales.to(x)
+        scaled, out = x / lengths, torch.zeros_like(x)
+        width = min(m, max(1, default_tile_entries(x.device) // max(1, x.shape[0])))
+        for pairs in ranges(m, width):
+            frequencies = self.frequencies[pairs].to(x)
+            phase = scaled @ frequencies.T
+            along = torch.cos(phase).mul_(weights @ self.sin_weights[pairs].to(x).T)
+            along -= phase.sin_().mul_(weights @ self.cos_weights[pairs].to(x).T)
+            out += along @ frequencies
+        return out.mul_(float(theta.signal_scale) / math.sqrt(m)).div_(lengths)
+
     def _by_speed(self, dtype: torch.dtype, theta: Hyperparameters) -> list[tuple[FeaturePrior, bool]]:
         """Returns (features, whether their phases need float64): float32 does for all but the few of the tail."""
         if dtype == torch.float64:

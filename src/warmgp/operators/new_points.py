@@ -102,6 +102,16 @@ class NearPoints:
             found.append(_smallest(tile, self.m))
         return torch.cat(found)
 
+    def nearest_to_blocks(self, x_new: Tensor, m: int) -> Tensor:
+        """Returns the m training points nearest to any point of each block, (b, m), for blocks of (b, q, d)."""
+        (z, squares), q = self._ranked, x_new.shape[1]
+        new, found = self._scaled(x_new).to(z.dtype), [torch.zeros(0, m, dtype=torch.int64, device=z.device)]
+        for blocks in ranges(len(new), max(1, DISTANCES[z.device.type == "cpu"] // (len(z) * q))):
+            points = new[blocks].flatten(0, 1)
+            tile = torch.addmm(squares, points, z.T, alpha=-2.0).add_(points.square().sum(1, keepdim=True))
+            found.append(_smallest(tile.unflatten(0, (-1, q)).amin(1), m))
+        return torch.cat(found)
+
     def nearest_others(self) -> Tensor:
         """Returns the m nearest others of each training point, (n, m), in no order; m is then below n."""
         if self.x.shape[1] <= TREE_INPUTS:
