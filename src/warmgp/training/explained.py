@@ -24,8 +24,9 @@ AT_ONCE = 2**24
 
 
 def constant_likelihood(y: Tensor) -> float:
-    """Returns log p(y) by the likeliest constant with noise, for targets with mean zero, (n,)."""
-    return -0.5 * len(y) * (math.log(2 * math.pi * float(y.double().square().mean())) + 1.0)
+    """Returns log p(y) by the likeliest constant with noise, for targets with mean zero, (n,); the sum of several."""
+    variances = y.double().square().mean(0).reshape(-1).tolist()
+    return -0.5 * len(y) * sum(math.log(2 * math.pi * variance) + 1.0 for variance in variances)
 
 
 def near_gain(
@@ -46,9 +47,9 @@ def near_gain(
     near = _nearest(z, asked, min(NEAR, n - 1))
     groups = torch.cat([near, asked[:, None]], 1)
     given = Terms(groups, 1).densities(x, y, kernel, theta, noise)
-    variance = y.double().square().mean()
+    variance = y.double().square().mean(0)
     alone = -0.5 * (y[asked].double().square() / variance + torch.log(2 * math.pi * variance))
-    gain = given - alone
+    gain = given - (alone if y.ndim == 1 else alone.sum(1))
     return float(gain.mean()), float(gain.std()) / len(gain) ** 0.5
 
 
