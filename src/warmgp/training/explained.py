@@ -39,7 +39,8 @@ def near_gain(
 ) -> tuple[float, float]:
     """Returns how many nats likelier a point is given near ones than by a constant with noise, and its standard error.
 
-    Near ones are sought among all points, x is (n, d) and y (n,), by the length scales of θ. ``noise`` is that of rows.
+    Near ones are sought among all points, x is (n, d) and y (n,), or (n, q), of which the mean counts, by the length
+    scales of θ. ``noise`` is that of rows.
     """
     n = len(x)
     asked = torch.randperm(n, generator=generator)[:ASKED].to(x.device)
@@ -49,7 +50,7 @@ def near_gain(
     given = Terms(groups, 1).densities(x, y, kernel, theta, noise)
     variance = y.double().square().mean(0)
     alone = -0.5 * (y[asked].double().square() / variance + torch.log(2 * math.pi * variance))
-    gain = given - (alone if y.ndim == 1 else alone.sum(1))
+    gain = given - alone if y.ndim == 1 else (given - alone.sum(1)) / y.shape[1]
     return float(gain.mean()), float(gain.std()) / len(gain) ** 0.5
 
 
@@ -75,7 +76,7 @@ def quick_gain(
     here = float(terms.densities(x, y, kernel, theta, noise).mean())
     starts = theta, rough_start(x.shape[1], theta.length_scales.numel(), False)
     best = max(climb(x, y, terms, kernel, start, evaluations=EVALUATIONS, noise=noise).value for start in starts)
-    return max(0.0, best - here)
+    return max(0.0, best - here) / (1 if y.ndim == 1 else y.shape[1])
 
 
 def _nearest(z: Tensor, asked: Tensor, m: int) -> Tensor:
