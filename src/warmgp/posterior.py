@@ -128,8 +128,8 @@ class Posterior:
         return mean if self.trend is None else mean + self._in_parts(x_new, self.trend.mean)
 
     def mean_and_variance(self, x_new: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the mean, (m,) or (m, q), and the latent variance, (m,), which targets share; from samples in one pass
-        over k(x_new, x)."""
+        """Returns the mean, (m,) or (m, q), and the latent variance, (m,), which all targets share; from samples in one
+        pass over k(x_new, x)."""
         operator, q = self._operator(), self.n_targets
 
         def both(x: Tensor) -> Tensor:
@@ -166,8 +166,8 @@ class Posterior:
         return self._batched(x_new, lambda x: operator.cross_matmul(x, self.solution))
 
     def samples(self, x_new: Tensor) -> Tensor:
-        """Returns every stored posterior function at x_new, (m, s), or (m, q, s) for several targets; the functions are the
-        same at every call.
+        """Returns every stored posterior function at x_new, (m, s), or (m, q, s) for several targets; the functions are
+        the same at every call.
 
         Targets are independent given θ: function k of target j has the deviation of prior function k + j, counted in a
         circle, so that those of one k have nothing in common.
@@ -240,7 +240,7 @@ class Posterior:
         return mean + self._flat(added[:, :-1]), variance + added[:, -1]
 
     def _flat(self, means: Tensor) -> Tensor:
-        """Returns means (m, q), or functions (m, q, s), as they are asked for: without the second axis for one target."""
+        """Returns means (m, q), or functions (m, q, s), as they are asked for: of one target without its axis."""
         return means[:, 0] if self.n_targets == 1 else means
 
     def _for_targets(self, deviations: Tensor) -> Tensor:

@@ -182,8 +182,10 @@ class Trend:
     def to(self, device: torch.device | str) -> Trend:
         """Returns the same trend on ``device``."""
         basis = replace(self.basis, transform=self.basis.transform.to(device))
-        parts = (part.to(device) for part in (self.solution, self.coefficients, self.covariance))
-        return Trend(basis, *parts, n_targets=self.n_targets)
+        solution, coefficients, covariance = (
+            part.to(device) for part in (self.solution, self.coefficients, self.covariance)
+        )
+        return Trend(basis, solution, coefficients, covariance, self.n_targets)
 
 
 # -- what a user may ask for -----------------------------------------------------------------------------------------

@@ -304,7 +304,7 @@ def _scaling_of(y: FloatArray, weights: FloatArray | None) -> tuple[Any, Any]:
     for column in y.T:
         there = ~np.isnan(column)
         found.append(_scaling_of(column[there], None if weights is None else weights[there]))
-    return tuple(np.array(part) for part in zip(*found, strict=True))
+    return np.array([mean for mean, _ in found]), np.array([scale for _, scale in found])
 
 
 def _mean_and_std(values: FloatArray, weights: FloatArray | None) -> tuple[FloatArray, FloatArray]:
@@ -349,7 +349,8 @@ def warn_of_units(X: FloatArray, y: FloatArray, columns: InputMap | None = None)
     """Warns where data that are not to be standardised are far from it: training starts at mean 0 and scales of 1."""
     apart = []
     for j, target in enumerate(y.reshape(len(y), -1).T):
-        mean, std, name = np.nanmean(target), np.nanstd(target), "y" if y.ndim == 1 else f"column {j} of y"
+        mean, std = float(np.nanmean(target)), float(np.nanstd(target))
+        name = "y" if y.ndim == 1 else f"column {j} of y"
         if abs(mean) > FAR * max(std, 1.0):
             apart.append(f"{name} has mean {mean:.3g}")
         if not 1 / FAR <= std <= FAR:

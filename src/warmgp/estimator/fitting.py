@@ -11,19 +11,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
+import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from warmgp.estimator import model_file
+from warmgp.data.scaling import Standardizer
 from warmgp.estimator.anisotropy import turned
 from warmgp.estimator.convergence import warn_of_failure, warn_of_solve
+from warmgp.estimator.drift import Update
 from warmgp.estimator.parameters import check_parameters
+from warmgp.estimator.patterns import by_pattern, told_of_patterns
 from warmgp.estimator.prepare import TrainingData, plan_and_warn, plan_on, training_data
 from warmgp.estimator.remarks import judged
-from warmgp.estimator.report import report_of
+from warmgp.estimator.report import Report, report_of
 from warmgp.estimator.robust import robust_noise, set_aside
-from warmgp.estimator.several import Pattern, by_pattern, told_of_patterns
+from warmgp.estimator.settings_json import made_from
+from warmgp.estimator.several import Pattern
 from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
 from warmgp.estimator.start import announce, begin, options_of, training_bar
 from warmgp.estimator.together import Together
@@ -35,9 +39,10 @@ from warmgp.likelihood import Likelihood
 from warmgp.planning.plan import Plan
 from warmgp.planning.request import Settings
 from warmgp.planning.threads import limited_threads
+from warmgp.posterior import Posterior
 from warmgp.training.limits import Limits
 from warmgp.training.loop import TrainingResult, train_problem
-from warmgp.training.state import Callback, TrainingOptions
+from warmgp.training.state import Callback, StepRecord, TrainingOptions
 
 Others = tuple[tuple[TrainingData, Plan, TrainingResult], ...]
 """Targets that are known in rows of their own, with the plan of their solve and what it found."""
@@ -61,7 +66,20 @@ class Fitting:
     checkpoint_every: int
     callbacks: Sequence[Callback]
     verbose: bool
-    robust_weights_: Any
+    plan_: Plan
+    report_: Report
+    scaler_: Standardizer
+    posterior_: Posterior
+    hyperparameters_: Hyperparameters
+    history_: list[StepRecord]
+    n_steps_: int
+    converged_: bool
+    solve_error_: float
+    y_train_: NDArray[np.float64] | None
+    training_rows_: NDArray[np.int64] | None
+    likelihood_: Likelihood | None
+    updates_: list[Update]
+    robust_weights_: NDArray[np.float64] | None
     target_names_: tuple[str, ...]
     patterns_: tuple[Pattern, ...]
 
@@ -127,7 +145,7 @@ class Fitting:
         seed = team.decided(lambda: drawn)
         keeper = state = None
         if self.checkpoint is not None or team.team is not None:
-            mark = model_file.made_from(self, data.as_given, seed)
+            mark = made_from(self, data.as_given, seed)
             team.check_same(mark[1], self.checkpoint, self.time_limit)
         planned = partial(plan_and_warn, settings, data.x.shape, data.too_fine, data.known_noise, data.n_targets)
         plan = team.planned(planned, len(data.x))
@@ -197,9 +215,7 @@ class Fitting:
         warn_of_failure(result)
         self.updates_ = []
         self.which_ = data.which or (0,)
-        self.patterns_ = tuple(
-            Pattern(one.which, found.posterior, one.rows, one.y_given) for one, _, found in others
-        )
+        self.patterns_ = tuple(Pattern(one.which, found.posterior, one.rows, one.y_given) for one, _, found in others)
         self._publish(plan, data, result)
         self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
         self.report_ = replace(self.report_, remarks=(*remarks, *set_aside(self.robust_weights_)))
@@ -234,7 +250,7 @@ class Fitting:
 
     def _parameters(self) -> dict[str, Any]:
         """Returns the parameters by their names."""
-        return self.get_params(deep=False)  # type: ignore[attr-defined, no-any-return]
+        return self.get_params(deep=False)  # type: ignore[attr-defined]
 
     def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
         """Returns the plan and the parameters as training takes them, which may last until that moment."""

@@ -115,7 +115,8 @@ class GPRegressor(Fitting, Stored, Predicting, Intervals, InUnits, Insight, Upda
     hyperparameters_ : Hyperparameters
         Those that training found, in standardised units.
     length_scales_, signal_std_, noise_std_ : ndarray, float, float
-        The same in the units of X and y, the last two of each target where there are several; ``columns_.things`` has the names of what has a length scale.
+        The same in the units of X and y, the last two of each target where there are several;
+        ``columns_.things`` has the names of what has a length scale.
     history_ : list of StepRecord
         The records of all steps.
     plan_ : Plan

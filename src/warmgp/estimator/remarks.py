@@ -43,23 +43,22 @@ USUAL_FLOOR = 1e-4
 
 
 # -- before training -------------------------------------------------------------------------------------------------
-def remark_outliers(
-    X: FloatArray, y: FloatArray, names: Sequence[str | int], targets: Sequence[str] = ()
-) -> None:
+def remark_outliers(X: FloatArray, y: FloatArray, names: Sequence[str | int], targets: Sequence[str] = ()) -> None:
     """Warns where few values rule a target, or a column of X, in the user's units; several targets have names."""
-    for name, column in zip(targets or ("y",), y.reshape(len(y), -1).T, strict=True):
+    for which, column in enumerate(y.reshape(len(y), -1).T):
         there = np.flatnonzero(~np.isnan(column))
         if (found := outliers(column[there])) is None:
             continue
         found = replace(found, rows=tuple(int(there[row]) for row in found.rows))
         warn_user(
-            f"{'y' if not targets else f'the target {name!r}'} has {_values(found)}: its standard deviation is {found.times:.2g} times that of the others, beside "
-            "which they look alike, so predictions will hardly tell ordinary rows apart. Correct or leave out what is "
-            "a mistake; fit the logarithm of y where such values are real"
+            f"{f'the target {targets[which]!r}' if targets else 'y'} has {_values(found)}: its standard deviation is "
+            f"{found.times:.2g} times that of the others, beside which they look alike, so predictions will hardly "
+            "tell ordinary rows apart. Correct or leave out what is a mistake; fit the logarithm of y where such "
+            "values are real"
         )
-    for name, found in outliers_of(X, names):
+    for name, ruled in outliers_of(X, names):
         warn_user(
-            f"column {name!r} of X has {_values(found)}: in units of its standard deviation, {found.times:.2g} times "
+            f"column {name!r} of X has {_values(ruled)}: in units of its standard deviation, {ruled.times:.2g} times "
             "that of the others, they look alike, so it will hardly count in predictions of ordinary rows. Correct or "
             "leave out what is a mistake; use the logarithm, or a rank, of the column where such values are real"
         )

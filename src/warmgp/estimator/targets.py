@@ -79,8 +79,7 @@ class Targets:
         names: Any = self.target_names_ or (self.target_name_ or "y",)
         if isinstance(which, str) and which in names:
             return int(names.index(which))
-        number = isinstance(which, int | np.integer) and not isinstance(which, bool)
-        if not number or not 0 <= which < len(names):
+        if isinstance(which, str | bool) or not 0 <= which < len(names):
             raise ValueError(f"which must be one of the targets {', '.join(names)}, or its number, got {which!r}")
         return int(which)
 

@@ -39,7 +39,7 @@ class GradientEstimator(ABC):
 
     @abstractmethod
     def targets(self, operator: KernelOperator, y: Tensor, draw: Any) -> Tensor:
-        """Returns b = [y, probes] at the operator's θ, (n, q + s), for y (n,) or (n, q): :func:`columns` of it first."""
+        """Returns b = [y, probes] at the operator's θ, (n, q + s), with the :func:`columns` of y first."""
 
     @abstractmethod
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:

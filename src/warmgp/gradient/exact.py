@@ -55,7 +55,8 @@ class Exact(GradientEstimator):
 
 
 def log_marginal_likelihood(y: Tensor, v: Tensor, factor: Tensor) -> float:
-    """Returns L(θ) from y and v = H⁻¹y, (n,) or (n, q) each, and the Cholesky factor of H, (n, n): summed over targets."""
+    """Returns L(θ) from y and v = H⁻¹y, (n,) or (n, q) each, and the Cholesky factor of H, (n, n); of several targets
+    the sum."""
     y, v = columns(y).double(), columns(v).double()
     fit = sum(float(one @ solved) for one, solved in zip(y.T, v.T, strict=True))
     log_det = 2.0 * y.shape[1] * float(torch.log(factor.diagonal()).sum())

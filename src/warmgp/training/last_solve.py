@@ -82,8 +82,10 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
     if not exact and found.samples <= SAMPLES:  # else the samples are not what their control takes them for
         kept = Targets.rounded(targets[:, problem.n_targets :], operator.noise.least_scale)
         posterior = replace(posterior, targets=kept)
-    if problem.watched and not found.suffices and (
-        options.factor_last or _claims_to_suffice(final, targets, operator, problem.n_targets)
+    if (
+        problem.watched
+        and not found.suffices
+        and (options.factor_last or _claims_to_suffice(final, targets, operator, problem.n_targets))
     ):
         reason = (
             f"float32 leaves the mean {found.mean:.2g} and the samples {found.samples:.2g} predictive std from exact"

@@ -37,8 +37,8 @@ def some_rows(n: int, device: torch.device, count: int = ROWS) -> Tensor:
 
 
 def spot_residuals(problem: Problem, targets: Tensor, solution: Tensor, n_targets: int = 1) -> tuple[float, float]:
-    """Returns relative residuals (worst of the first systems, average of the others), from at most ``ROWS`` rows of H in
-    float64. ``n_targets`` is the number of the first.
+    """Returns relative residuals (worst of the targets' systems, average of the others), estimated from at most
+    ``ROWS`` rows of H in float64. The first ``n_targets`` systems are those of targets.
 
     The rows come from the inputs before rounding, where those are known.
     """

@@ -27,7 +27,8 @@ def validation_metrics(
     """Returns the RMSE of the mean on held-out points, and their mean log-likelihood where variances are to be had:
     from probes that are functions, or from the Cholesky factor of H in float64, (n, n).
 
-    Held-out points have the noise σ², of weight one; over several targets both are averages. ``found`` is what the step found of the trend, if there is one.
+    Held-out points have the noise σ², of weight one; over several targets both are averages. ``found`` is what the step
+    found of the trend, if there is one.
     Nothing is returned where nothing is held out.
     """
     if problem.held_out is None:
