@@ -11,6 +11,7 @@ from warmgp.cli.columns import UsageError, feature_chunks, resolve
 from warmgp.cli.fitting import check_apart
 from warmgp.cli.kinds import kept_columns
 from warmgp.cli.tables import TableError, TableWriter, open_table
+from warmgp.cli.targets import by_target, names_of_answers
 from warmgp.cli.terminal import bar, say, tell
 from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
@@ -64,7 +65,8 @@ def predict_rows(
     table = open_table(data)
     names = feature_names(model)
     resolve(names, table)
-    kept = kept_columns(table, keep, ["mean", *(["std"] if std else []), *(f"sample_{k + 1}" for k in range(samples))])
+    plain = ["mean", *(["std"] if std else []), *quantiles, *(f"sample_{k + 1}" for k in range(samples))]
+    kept = kept_columns(table, keep, names_of_answers(model, plain))
     far, rows = FarInputs(model), 0
     with TableWriter(out) as writer, bar(quiet) as shown:
         task = shown.add_task("predicting", total=1.0, rows="0 rows")
@@ -72,7 +74,7 @@ def predict_rows(
             which = range(rows + 1, rows + len(X) + 1)
             far.look(X, data, which)
             found = answer(model, X, data, which, std=std, samples=samples, quantiles=quantiles)
-            writer.write({name: others[name] for name in kept} | found)
+            writer.write({name: others[name] for name in kept} | by_target(model, found))
             rows += len(X)
             shown.update(task, completed=table.fraction, rows=f"{rows:,} rows")
         shown.update(task, completed=1.0)

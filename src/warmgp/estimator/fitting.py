@@ -16,6 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
+from warmgp.checks import check_count
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.anisotropy import turned
 from warmgp.estimator.convergence import warn_of_failure, warn_of_solve
@@ -123,9 +124,13 @@ class Fitting:
             raise KeyboardInterrupt(f"after {self.n_steps_} of {plan.n_steps} steps, whose model is kept")
         return self
 
-    def plan(self, X: ArrayLike) -> Plan:
-        """Returns how ``fit`` would train on such data, and what it should cost; ``print`` it. Nothing is trained."""
-        return plan_on(self, check_parameters(self._parameters()), X)
+    def plan(self, X: ArrayLike, n_targets: int = 1) -> Plan:
+        """Returns how ``fit`` would train on such data, and what it should cost; ``print`` it. Nothing is trained.
+
+        ``n_targets`` is the number of columns of y.
+        """
+        check_count("n_targets", n_targets)
+        return plan_on(self, check_parameters(self._parameters()), X, n_targets)
 
     def _train(
         self,

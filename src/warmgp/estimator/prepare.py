@@ -209,13 +209,13 @@ def reader_of(model: Any) -> Any:
     return probe
 
 
-def plan_on(model: Any, settings: Settings, X: ArrayLike) -> Plan:
+def plan_on(model: Any, settings: Settings, X: ArrayLike, n_targets: int = 1) -> Plan:
     """Returns how an estimator would train on such inputs; nothing is set on it."""
     probe = reader_of(model)
     inputs = check_inputs(probe, X, reset=True, least=2)
     columns = columns_of(model, probe.columns_)
     centred = Standardizer.centring(inputs, columns).x(inputs, integer_rest(X))
-    return plan_and_warn(settings, centred.shape, too_fine(columns, centred), not model.learn_noise)
+    return plan_and_warn(settings, centred.shape, too_fine(columns, centred), not model.learn_noise, n_targets)
 
 
 def plan_and_warn(
