@@ -161,12 +161,10 @@ def check_targets(
     return values
 
 
-def target_names(y: Any) -> tuple[str, ...]:
-    """Returns the names of several targets: those of the columns of a table, or y0, y1, …; none for one target."""
-    shape = getattr(to_numpy(y), "shape", None) or np.shape(y)
-    if len(shape) != 2 or shape[1] < 2:
-        return ()
-    names = column_names(y, shape[1])
+def target_names(y: Any, targets: FloatArray) -> tuple[str, ...]:
+    """Returns the names of several targets, checked from y: those of the columns of a table, or y0, y1, …; none for one
+    target."""
+    names = column_names(y, targets.shape[1]) if targets.ndim == 2 else ()
     return tuple(name if isinstance(name, str) else f"y{name}" for name in names)
 
 

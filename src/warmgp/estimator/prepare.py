@@ -158,7 +158,7 @@ def training_data(
     name of the target. Rows of weight zero, or of infinite noise, are left out of everything."""
     inputs = check_inputs(model, X, reset=True, least=2)
     targets, rest = check_targets(y, len(inputs), q=None, may_lack=True), integer_rest(X)
-    names = target_names(y)
+    names = target_names(y, targets)
     check_several(model, names, targets, noise_variance)
     said, used = row_weights(any_value(targets, sample_weight), noise_variance, len(inputs))
     rows = np.arange(len(inputs)) if used is None else np.flatnonzero(used)

@@ -238,8 +238,8 @@ def last_solve(
             cap = None if min(limit, left) == math.inf else min(limit, left)
             second = solve(first.solution, rule=replace(hoped, max_epochs=cap), state=first.state)
             lost = cheap and left == math.inf
-            second = _checked(operator, targets, second, rule.n_targets)
-            first = _better(first, second, "stagnated" if lost else "converged")
+            otherwise = "stagnated" if lost else "converged"
+            first = _better(operator, targets, first, second, otherwise, rule.n_targets)
     if options.rule.met((first.residual_mean, first.residual_probes)):
         first = _checked(operator, targets, first, rule.n_targets)
         first = replace(first, converged=options.rule.met((first.residual_mean, first.residual_probes)))
@@ -262,11 +262,19 @@ def _checked(operator: KernelOperator, targets: Tensor, result: SolveResult, n_t
     )
 
 
-def _better(first: SolveResult, second: SolveResult, otherwise: str) -> SolveResult:
+def _better(
+    operator: KernelOperator,
+    targets: Tensor,
+    first: SolveResult,
+    second: SolveResult,
+    otherwise: str,
+    n_targets: int = 1,
+) -> SolveResult:
     """Returns the better of two solves, of which the second went on from the first, with what both cost.
 
     ``otherwise`` is the reason to stop where the second did not get where it should.
     """
+    second = _checked(operator, targets, second, n_targets)
     worst, before = (max(part.residual_mean, part.residual_probes) for part in (second, first))
     best = second if worst <= before else replace(first, state=second.state)
     return replace(
