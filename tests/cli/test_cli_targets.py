@@ -1,4 +1,4 @@
-"""``--target a,b``: every verb that meets a model of several targets does its work by their names, or says what helps."""
+"""``--target a,b``: every verb that meets a model of several targets works by their names, or says what helps."""
 
 from __future__ import annotations
 

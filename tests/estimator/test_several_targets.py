@@ -122,7 +122,9 @@ def test_functions_of_targets_are_independent(model: GPRegressor) -> None:
     assert np.abs(z.mean(2)).max() < 0.35
     together = np.einsum("mks,mls->kl", z, z) / z[:, 0].size
     assert np.abs(together - np.diag(np.diag(together))).max() < 0.15 * np.diag(together).min()
-    assert model.sample_y(NEW, 1, random_state=3)[:, 0, 0] == pytest.approx(model.sample_y(NEW, 1, random_state=3)[:, 0, 0])
+    assert model.sample_y(NEW, 1, random_state=3)[:, 0, 0] == pytest.approx(
+        model.sample_y(NEW, 1, random_state=3)[:, 0, 0]
+    )
     one = model.sample_y(NEW, 1, random_state=5)[..., 0]
     assert np.abs(np.corrcoef(((one - mean) / spread).T)[0, 1]) < 0.9  # no copy of the other
 
@@ -136,7 +138,8 @@ def test_a_named_grid_has_variables_by_target(model: GPRegressor) -> None:
     assert set(found.data_vars) == {f"{what}_y{j}" for what in ("mean", "std") for j in range(3)}
     rows = np.stack([found["x0"].broadcast_like(found["mean_y1"]), found["x1"].broadcast_like(found["mean_y1"])], -1)
     assert found["mean_y1"].values.ravel() == pytest.approx(plain.predict(rows.reshape(-1, 2))[:, 1])
-    assert set(plain.predict_interval(cells).data_vars) == {f"{end}_y{j}" for end in ("lower", "upper") for j in range(3)}
+    ends = {f"{end}_y{j}" for end in ("lower", "upper") for j in range(3)}
+    assert set(plain.predict_interval(cells).data_vars) == ends
     assert set(plain.predict_blocks(cells, points=2).data_vars) == set(found.data_vars)
 
 
@@ -178,6 +181,15 @@ def test_many_patterns_are_refused_with_the_remedy() -> None:
     y[8:10] = np.tile(Y, 4)[8:10, :10]  # nine patterns: eight, and those without gaps
     with pytest.raises(ValueError, match="missing in 9 different"):
         GPRegressor(**SETTINGS).fit(X, y)
+
+
+def test_targets_that_do_not_share_a_kernel_are_warned_of() -> None:
+    """One target is mostly noise, the other hardly has any: error bars cannot fit both."""
+    y = np.column_stack([np.sin(X[:, 0]), np.sin(X[:, 0]) + 2 * np.random.default_rng(3).normal(size=N)])
+    with pytest.warns(UserWarning, match=r"do not share one kernel well: .* off in 'y1', .* too narrow.*targets apart"):
+        found = GPRegressor("matern32", random_state=0).fit(X, y)
+    assert "share one kernel" in str(found.report_)
+    assert "share one kernel" not in str(GPRegressor("matern32", random_state=0).fit(X, Y).report_)
 
 
 # -- what is kept ----------------------------------------------------------------------------------------------------
@@ -257,7 +269,7 @@ def test_what_is_for_one_target_says_where_to_get_it(model: GPRegressor, gappy: 
             ask()
     assert not hasattr(model, "loo_")
     for change in (lambda: gappy.update(X[:2], Y[:2]), lambda: gappy.forget([0])):
-        with pytest.raises(ValueError, match="fit it anew on all rows, or .* the models of single targets"):
+        with pytest.raises(ValueError, match=r"fit it anew on all rows, or .* the models of single targets"):
             change()
 
 
@@ -267,7 +279,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], np.ndarray, str]] = {
     "trend with gaps": ({"trend": "linear"}, {}, GAPS, "some values are missing, which trend='linear' does not allow"),
     "constant": ({}, {}, Y * [1, 0, 1], "the target 'y1' is constant .*leave it out"),
     "one value": ({}, {}, np.where(np.arange(N)[:, None] > 0, Y * [1, np.nan, 1], Y), "'y1' has 1 values.*two are"),
-    "infinity": ({}, {}, np.where(Y == Y[3, 1], np.inf, Y), "y contains infinity in row 3, column 1"),
+    "infinity": ({}, {}, np.where(Y[3, 1] == Y, np.inf, Y), "y contains infinity in row 3, column 1"),
     "rows": ({}, {}, Y[:-1], "X has 120 and y has 119"),
 }
 

@@ -89,7 +89,7 @@ class Drift:
         z = (y.to(variance) - mean.double()) / variance.sqrt()
         unit = 0.5 * math.log(2 * math.pi) + float(np.mean(np.log(y_scale)))
         density = float((-0.5 * z.square() - 0.5 * variance.log()).mean()) - unit
-        inverse, bias = _inverse_diagonal(posterior)
+        inverse, bias = inverse_diagonal(posterior)
         q = posterior.n_targets
         v, inverse = posterior.solution[:, :q].double(), inverse[:, None]
         square = float((v.square() / inverse).mean())
@@ -121,7 +121,7 @@ class Drift:
         )
 
 
-def _inverse_diagonal(posterior: Posterior) -> tuple[Tensor, float]:
+def inverse_diagonal(posterior: Posterior) -> tuple[Tensor, float]:
     """Returns (H⁻¹)_ii of the training rows, (n,), and what is to be taken off their logarithms in the mean.
 
     They are exact where there is a factor of H, and otherwise mean squares over s samples, whose logarithm is too small

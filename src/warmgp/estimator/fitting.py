@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from warmgp.checks import check_count
+from warmgp.checks import check_count, warn_user
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.anisotropy import turned
 from warmgp.estimator.convergence import warn_of_failure, warn_of_solve
@@ -28,7 +28,7 @@ from warmgp.estimator.remarks import judged
 from warmgp.estimator.report import Report, report_of
 from warmgp.estimator.robust import robust_noise, set_aside
 from warmgp.estimator.settings_json import made_from
-from warmgp.estimator.several import Pattern
+from warmgp.estimator.several import Pattern, unlike
 from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
 from warmgp.estimator.start import announce, begin, options_of, training_bar
 from warmgp.estimator.together import Together
@@ -38,7 +38,7 @@ from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.likelihood import Likelihood
 from warmgp.planning.plan import Plan
-from warmgp.planning.request import Settings
+from warmgp.planning.request import Settings, is_auto
 from warmgp.planning.threads import limited_threads
 from warmgp.posterior import Posterior
 from warmgp.training.limits import Limits
@@ -223,6 +223,10 @@ class Fitting:
         self.patterns_ = tuple(Pattern(one.which, found.posterior, one.rows, one.y_given) for one, _, found in others)
         self._publish(plan, data, result)
         self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
+        if data.n_targets > 1 and (told := unlike([self.target_names_[j] for j in data.which], self.posterior_)):
+            remarks = (*remarks, told)
+            if is_auto(self._parameters()["n_steps"]):  # who names few steps has not asked for all there is to learn
+                warn_user(told)
         self.report_ = replace(self.report_, remarks=(*remarks, *set_aside(self.robust_weights_)))
         warn_of_solve(plan, result)
         for _, own, found in others:

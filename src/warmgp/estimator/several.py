@@ -10,12 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from warmgp.estimator.drift import inverse_diagonal
 from warmgp.posterior import Posterior
 
 FloatArray = NDArray[np.float64]
 
 MOST_PATTERNS = 8
 """The most patterns of missing values: each has a matrix H and solves of its own."""
+
+FAR_APART = 2.0
+"""How many times the errors of one target, in predicted standard deviations, may be those of another."""
 
 APART = "fit the targets apart, one model for each"
 """The remedy for what several targets cannot have."""
@@ -72,6 +76,25 @@ def check_several(model: Any, names: Sequence[str], y: FloatArray, noise_varianc
         )
     if model.trend is not None:
         raise ValueError(f"{told} some values are missing, which trend={model.trend!r} does not allow: {APART}")
+
+
+def unlike(names: Sequence[str], posterior: Posterior) -> str:
+    """Says that targets of a posterior do not have the same share of noise; "" where they about do, or there is one.
+
+    The mean of v_i²/(H⁻¹)_ii is that of squared errors of left-out rows in predicted variances: it should be 1
+    for every target.
+    """
+    q = posterior.n_targets
+    inverse = inverse_diagonal(posterior)[0].sum()
+    errors = (posterior.solution[:, :q].double().square().sum(0) / inverse).sqrt().tolist()
+    low, high = errors.index(min(errors)), errors.index(max(errors))
+    if not errors[high] > FAR_APART * errors[low]:
+        return ""
+    return (
+        f"the targets do not share one kernel well: rows that are left out are {errors[high]:.2g} predicted standard "
+        f"deviations off in {names[high]!r}, whose error bars are too narrow, and {errors[low]:.2g} in {names[low]!r}, "
+        f"whose are too wide. {APART[0].upper()}{APART[1:]}, or those together that have the same share of noise"
+    )
 
 
 def any_value(y: FloatArray, sample_weight: ArrayLike | None) -> Any:

@@ -116,7 +116,8 @@ def _last_of(L: Tensor, Y: Tensor, last: int) -> tuple[Tensor, Tensor]:
     w = Ut @ s  # (p, g, q)
     a = torch.cholesky_solve(Y, L) - w  # that of the others: zero at the last points
     h = a + 0.5 * w
-    G = torch.baddbmm(0.5 * (h @ w.mT + w @ h.mT), Ut, Ut.mT, alpha=-0.5 * Y.shape[2])
+    hw = h @ w.mT
+    G = torch.baddbmm(0.5 * (hw + hw.mT), Ut, Ut.mT, alpha=-0.5 * Y.shape[2])
     return _density(L, s, last), G
 
 
