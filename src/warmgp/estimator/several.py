@@ -18,8 +18,9 @@ FloatArray = NDArray[np.float64]
 MOST_PATTERNS = 8
 """The most patterns of missing values: each has a matrix H and solves of its own."""
 
-FAR_APART = 2.0
-"""How many times the errors of one target, in predicted standard deviations, may be those of another."""
+FAR_APART, TOO_NARROW = 2.0, 1.3
+"""How many times the errors of one target, in predicted standard deviations, may be those of another, and what they may
+be at all: beyond both they are said to be unlike."""
 
 APART = "fit the targets apart, one model for each"
 """The remedy for what several targets cannot have."""
@@ -88,7 +89,7 @@ def unlike(names: Sequence[str], posterior: Posterior) -> str:
     inverse = inverse_diagonal(posterior)[0].sum()
     errors = (posterior.solution[:, :q].double().square().sum(0) / inverse).sqrt().tolist()
     low, high = errors.index(min(errors)), errors.index(max(errors))
-    if not errors[high] > FAR_APART * errors[low]:
+    if errors[high] <= TOO_NARROW or errors[high] <= FAR_APART * errors[low]:
         return ""
     return (
         f"the targets do not share one kernel well: rows that are left out are {errors[high]:.2g} predicted standard "
