@@ -55,7 +55,7 @@ def test_probes_count_as_often_as_there_are_targets(estimator: GradientEstimator
         return estimator.gradient(H, Cholesky().solve(H, b, rule=StoppingRule()), b)
 
     torch.testing.assert_close(slope(Y), sum(slope(y) for y in Y.T), rtol=1e-9, atol=1e-9)
-    weights = quadratic_weights(3 + 8, 8)
+    weights = quadratic_weights(8, 3)
     assert weights.tolist() == [0.5] * 3 + [-0.5 * 3 / 8] * 8
 
 

@@ -72,10 +72,8 @@ def columns(y: Tensor) -> Tensor:
     return y[:, None] if y.ndim == 1 else y
 
 
-def quadratic_weights(systems: int, n_probes: int) -> Tensor:
-    """Returns the weights of the quadratic forms of so many systems, (q + s,): ½ for each of the q targets, which are
-    the systems that are no probes, and −q/(2s) for each probe."""
-    q = systems - n_probes
-    weights = torch.full((systems,), -0.5 * q / n_probes, dtype=torch.float64)
-    weights[:q] = 0.5
+def quadratic_weights(n_probes: int, n_targets: int = 1) -> Tensor:
+    """Returns the weights of the quadratic forms, (q + s,): ½ for the system of each target, −q/(2s) for each probe."""
+    weights = torch.full((n_targets + n_probes,), -0.5 * n_targets / n_probes, dtype=torch.float64)
+    weights[:n_targets] = 0.5
     return weights

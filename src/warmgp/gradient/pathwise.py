@@ -116,7 +116,7 @@ class Pathwise(GradientEstimator):
 
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
         v = result.solution
-        return operator.quadratic_gradient(v, v, quadratic_weights(v.shape[1], self.n_probes))
+        return operator.quadratic_gradient(v, v, quadratic_weights(self.n_probes, v.shape[1] - self.n_probes))
 
     def pack(self, draw: PathwiseDraw | None) -> dict[str, Tensor]:
         if draw is None or draw.functions is None:

@@ -42,7 +42,7 @@ class Standard(GradientEstimator):
         v = result.solution
         q = v.shape[1] - self.n_probes
         right = torch.cat([v[:, :q], targets[:, q:]], 1)  # [v_y, z]
-        return operator.quadratic_gradient(v, right, quadratic_weights(v.shape[1], self.n_probes))
+        return operator.quadratic_gradient(v, right, quadratic_weights(self.n_probes, q))
 
     def pack(self, draw: Tensor | None) -> dict[str, Tensor]:
         return {} if draw is None else {"probes": draw}
