@@ -107,7 +107,7 @@ class Predicting(Targets):
                 centre = self.scaler_.y_back(self._over_targets(lambda one: one.mean(x)))
                 return like(X, all_finite(centre)), like(X, all_finite(self._covariance(x, noise)))
             both = self._over_targets(lambda one: _with_variance(*one.mean_and_variance(x)))
-            std = np.sqrt(both[..., 1] + noise)
+            std = torch.as_tensor(both[..., 1] + noise).sqrt().numpy()
             centre = self.scaler_.y_back(both[..., 0])
             return like(X, all_finite(centre)), like(X, all_finite(self.scaler_.y_scale_back(std)))
 
