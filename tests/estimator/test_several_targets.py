@@ -20,6 +20,7 @@ from warmgp import GPRegressor
 from warmgp.data.named_grids import grid
 from warmgp.estimator.scorers import coverage_scorer, crps_scorer, log_density_scorer
 from warmgp.estimator.variogram import variogram
+from warmgp.files.format import FileError, read, write
 
 pytestmark = pytest.mark.filterwarnings("ignore:the hyperparameters that init gives do not fit")
 
@@ -202,6 +203,25 @@ def test_files_and_pickles_hold_all_targets(model: GPRegressor, gappy: GPRegress
             np.testing.assert_array_equal(other.predict(NEW, return_std=True)[1], one.predict(NEW, return_std=True)[1])
             assert other.target_names_ == ("a", "b", "c") and other.which_ == one.which_
             assert other.of_target("b").loo_.rmse == pytest.approx(one.of_target("b").loo_.rmse)
+
+
+def test_a_file_whose_targets_do_not_add_up_is_refused(gappy: GPRegressor, tmp_path: Path) -> None:
+    gappy.save(tmp_path / "m")
+    changes: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"which": [0]}, "every target once"),
+        ({"target_names": ["a", "a", "c"]}, "different names"),
+        ({"patterns": []}, "every target once"),
+        ({"patterns": [{"which": [0], "exact": False}, {"which": [3], "exact": False}]}, "every target once"),
+    )
+    for change, message in changes:
+        tensors, content = read(tmp_path / "m", "model")
+        write(tmp_path / "bad", "model", tensors, {**content, **change})
+        with pytest.raises(FileError, match=message):
+            GPRegressor.load(tmp_path / "bad")
+    del tensors["pattern1_solution"]
+    write(tmp_path / "bad", "model", tensors, content)
+    with pytest.raises(FileError, match="lacks 'solution'"):
+        GPRegressor.load(tmp_path / "bad")
 
 
 def test_a_resumed_fit_is_the_same(tmp_path: Path) -> None:
