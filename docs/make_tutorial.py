@@ -48,6 +48,7 @@ PAGES = (
     "from_gpytorch.md",
     "how_to/time_series.md",
     "how_to/new_data.md",
+    "how_to/several_targets.md",
     "how_to/parallel_fits.md",
 )
 FENCE = re.compile(r"^```(python|sh|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from warmgp.gradient.base import columns
 from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.operators import make_operator
 from warmgp.operators.base import KernelOperator
@@ -60,7 +61,7 @@ def likelihood_of(posterior: Posterior, y: Tensor | None, *, stored: bool, exact
     Parameters
     ----------
     posterior : Posterior
-    y : Tensor or None, (n,)
+    y : Tensor or None, (n,), or (n, q) for several targets, of which the sum is returned
         The targets in standardised units, with any trend; None for what the solutions were solved for, H v.
     stored : bool
         Whether H in float64 fits the memory: it is then kept between products, and a factor may take over.
@@ -85,9 +86,10 @@ def _by_factor(posterior: Posterior, y: Tensor | None) -> Likelihood:
     """Returns it by the Cholesky factor of H, with generalised least squares anew where there is a trend."""
     L = posterior.cholesky_factor(keep=posterior.exact)
     if y is None:
-        half = L.T @ posterior.solution[:, :1].double()
-        y = (L @ half)[:, 0]
-    v = solve_with_factor(L, y[:, None])[:, 0]
+        half = L.T @ posterior.solution[:, : posterior.n_targets].double()
+        y = L @ half
+    y = columns(y)  # (n, q)
+    v = solve_with_factor(L, y)
     if posterior.trend is not None:
         T = posterior.trend.basis.at(posterior.x)
         V = solve_with_factor(L, T)
@@ -107,9 +109,13 @@ def _by_probes(posterior: Posterior, y: Tensor | None, *, stored: bool) -> Likel
     found = log_determinant(operator, wanted, factor, most=few)
     if stored and found.error > wanted:
         return _by_factor(posterior, y)
-    fit, left = _quadratic(operator, factor, posterior.solution[:, 0].double(), y, QUADRATIC_SHARE * wanted)
-    value = -0.5 * (fit + found.value + n * math.log(2 * math.pi))
-    return Likelihood(value, 0.5 * (found.error + left))
+    value = error = 0.0
+    for j in range(posterior.n_targets):
+        own = None if y is None else columns(y)[:, j]
+        fit, left = _quadratic(operator, factor, posterior.solution[:, j].double(), own, QUADRATIC_SHARE * wanted)
+        value += -0.5 * (fit + found.value + n * math.log(2 * math.pi))
+        error += 0.5 * (found.error + left)
+    return Likelihood(value, error)
 
 
 def _quadratic(

@@ -7,6 +7,9 @@
 What near points say of each f_j, whose variance is known, takes most of the error by chance from that average
 (``control.py``).
 
+Several targets have a v_y each, and share the rest: their deviations have one distribution, and the same functions f_j
+serve each of them.
+
 With a trend v_y is H⁻¹(y − Tβ̂), and t(·)ᵀβ̂, u(·)ᵀA⁻¹u(·) and −u(·)ᵀβ̃_j are added to the three (:mod:`warmgp.trend`).
 
 New points go through in batches, so memory is bounded by batch × (tile + samples), never n × n_new. A model solved
@@ -54,8 +57,8 @@ class Posterior:
         Training inputs.
     kernel : Kernel
     theta : Hyperparameters
-    solution : Tensor, (n, 1 + s)
-        [v_y, ẑ_1 … ẑ_s]
+    solution : Tensor, (n, q + s)
+        [v_y, ẑ_1 … ẑ_s], with a v_y for each of q targets
     prior : FeaturePrior
         The functions f_j behind ẑ_j.
     exact : bool
@@ -71,6 +74,8 @@ class Posterior:
         they are averages over the samples alone.
     noise : RowNoise or None
         What the noise of each training row is made of; None where it is σ² for all.
+    n_targets : int
+        The number of targets, q. A mean is (m,) for one target, and (m, q) for several.
     """
 
     x: Tensor
@@ -84,11 +89,12 @@ class Posterior:
     trend: Trend | None = None
     targets: Targets | None = None
     noise: RowNoise | None = None
+    n_targets: int = 1
 
     @property
     def n_samples(self) -> int:
         """The number of posterior functions, s."""
-        return self.solution.shape[1] - 1
+        return self.solution.shape[1] - self.n_targets
 
     @property
     def noise_variance(self) -> float:
@@ -107,25 +113,34 @@ class Posterior:
             targets=targets, noise=noise,
         )  # fmt: skip
 
+    def of_target(self, which: int) -> Posterior:
+        """Returns the posterior of one of the targets alone, counted from 0."""
+        q, trend = self.n_targets, self.trend
+        own = [which, *range(q, self.solution.shape[1])]
+        if trend is not None:
+            trend = replace(trend, coefficients=trend.coefficients[:, own], n_targets=1)
+        return replace(self, solution=self.solution[:, own], trend=trend, n_targets=1)
+
     def mean(self, x_new: Tensor) -> Tensor:
-        """Returns k(x_new, x) v_y and the trend, (m,), without evaluating the samples."""
-        operator = self._operator()
-        mean = self._batched(x_new, lambda x: operator.cross_matmul(x, self.solution[:, :1])[:, 0])
+        """Returns k(x_new, x) v_y and the trend, (m,) or (m, q), without evaluating the samples."""
+        operator, own = self._operator(), self.solution[:, : self.n_targets]
+        mean = self._flat(self._batched(x_new, lambda x: operator.cross_matmul(x, own)))
         return mean if self.trend is None else mean + self._in_parts(x_new, self.trend.mean)
 
     def mean_and_variance(self, x_new: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the mean and the latent variance, (m,) each; from samples in one pass over k(x_new, x)."""
-        operator = self._operator()
+        """Returns the mean, (m,) or (m, q), and the latent variance, (m,), which all targets share; from samples in one
+        pass over k(x_new, x)."""
+        operator, q = self._operator(), self.n_targets
 
         def both(x: Tensor) -> Tensor:
             if self.exact:
-                mean = operator.cross_matmul(x, self.solution[:, :1])[:, 0]
-                return torch.stack([mean, self._exact_covariance(operator, x, diagonal=True).to(mean)], 1)
+                mean = operator.cross_matmul(x, self.solution[:, :q])
+                return torch.cat([mean, self._exact_covariance(operator, x, diagonal=True).to(mean)[:, None]], 1)
             products, deviation = self._products_and_deviation(operator, x)
-            return torch.stack([products[:, 0], self._sampled_variance(x, products, deviation)[0]], 1)
+            return torch.cat([products[:, :q], self._sampled_variance(x, products, deviation)[0][:, None]], 1)
 
-        pair = self._batched(x_new, both)
-        return self._with_trend(x_new, pair[:, 0], pair[:, 1])
+        made = self._batched(x_new, both)
+        return self._with_trend(x_new, self._flat(made[:, :q]), made[:, q])
 
     def std_error(self, x_new: Tensor, noise_variance: float = 0.0) -> Tensor:
         """Returns the relative error by chance of the std at x_new, (m,): zero where variances are exact.
@@ -141,27 +156,33 @@ class Posterior:
             return torch.stack(self._sampled_variance(x, *self._products_and_deviation(operator, x)), 1)
 
         latent, of_latent = self._batched(x_new, both).T
-        _, variance = self._with_trend(x_new, torch.zeros_like(latent), latent)
+        none = torch.zeros(len(latent), self.n_targets).to(latent)
+        _, variance = self._with_trend(x_new, self._flat(none), latent)
         return of_latent * latent / (variance + noise_variance).clamp_min(torch.finfo(latent.dtype).tiny)
 
     def products(self, x_new: Tensor) -> Tensor:
-        """Returns k(x_new, x) [v_y, ẑ_1 … ẑ_s], (m, 1 + s), by the arithmetic of every prediction."""
+        """Returns k(x_new, x) [v_y, ẑ_1 … ẑ_s], (m, q + s), by the arithmetic of every prediction."""
         operator = self._operator()
         return self._batched(x_new, lambda x: operator.cross_matmul(x, self.solution))
 
     def samples(self, x_new: Tensor) -> Tensor:
-        """Returns every stored posterior function at x_new, (m, s); the functions are the same at every call."""
-        operator = self._operator()
+        """Returns every stored posterior function at x_new, (m, s), or (m, q, s) for several targets; the functions are
+        the same at every call.
+
+        Targets are independent given θ: function k of target j has the deviation of prior function k + j, counted in a
+        circle, so that those of one k have nothing in common.
+        """
+        operator, q = self._operator(), self.n_targets
 
         def functions(x: Tensor) -> Tensor:
             products, deviation = self._products_and_deviation(operator, x)
-            return products[:, :1] + deviation
+            return self._flat(products[:, :q, None] + self._for_targets(deviation))
 
         found = self._batched(x_new, functions)
         if self.trend is None:
             return found
-        deviation = self._trend_left(x_new) @ self.trend.coefficients[:, 1:]
-        return found + self._in_parts(x_new, self.trend.mean)[:, None] - deviation
+        deviation = self._flat(self._for_targets(self._trend_left(x_new) @ self.trend.deviations))
+        return found + self._in_parts(x_new, self.trend.mean)[..., None] - deviation
 
     def covariance(self, x_new: Tensor) -> Tensor:
         """Returns the latent covariance, (m, m): exact with a factor, else of rank at most s from the samples.
@@ -212,26 +233,34 @@ class Posterior:
         trend = self.trend
 
         def both(x: Tensor) -> Tensor:
-            left = self._trend_left(x)
-            return torch.stack([trend.mean(x), ((left @ trend.covariance) * left).sum(1)], 1)
+            left, centre = self._trend_left(x), trend.mean(x).reshape(len(x), -1)
+            return torch.cat([centre, ((left @ trend.covariance) * left).sum(1, keepdim=True)], 1)
 
         added = self._in_parts(x_new, both)
-        return mean + added[:, 0], variance + added[:, 1]
+        return mean + self._flat(added[:, :-1]), variance + added[:, -1]
+
+    def _flat(self, means: Tensor) -> Tensor:
+        """Returns means (m, q), or functions (m, q, s), as they are asked for: of one target without its axis."""
+        return means[:, 0] if self.n_targets == 1 else means
+
+    def _for_targets(self, deviations: Tensor) -> Tensor:
+        """Returns deviations (m, s) as each of the targets has them, (m, q, s)."""
+        return torch.stack([deviations.roll(-j, 1) if j else deviations for j in range(self.n_targets)], 1)
 
     def _operator(self) -> KernelOperator:
         return make_operator("auto", self.x, self.kernel, self.theta, rows=self.noise)
 
     def _products_and_deviation(self, operator: KernelOperator, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns k [v_y, ẑ_1 … ẑ_s], (b, 1 + s), and f_j − k ẑ_j, (b, s)."""
+        """Returns k [v_y, ẑ_1 … ẑ_s], (b, q + s), and f_j − k ẑ_j, (b, s)."""
         products = operator.cross_matmul(x, self.solution)
-        return products, self.prior.evaluate(x, self.theta) - products[:, 1:]
+        return products, self.prior.evaluate(x, self.theta) - products[:, self.n_targets :]
 
     def _sampled_variance(self, x: Tensor, products: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the latent variances, (b,), and the relative errors by chance of their square roots, (b,)."""
         if self._control is None:
             variance = deviation.square().mean(1)
             return variance, std_error(torch.zeros_like(variance), self.n_samples)
-        variance, error = self._control.variance(x, products[:, 1:], deviation)
+        variance, error = self._control.variance(x, products[:, self.n_targets :], deviation)
         return variance.to(x.dtype), error.to(x.dtype)
 
     @cached_property

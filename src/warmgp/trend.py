@@ -103,7 +103,7 @@ class TrendColumns:
     basis : Basis
     columns : Tensor, (n, p)
         T, in the dtype of the operator.
-    offset : Tensor, (p,), float64
+    offset : Tensor, (p,), or (p, q) for several targets, float64
         Coefficients by ordinary least squares, which are taken off y beforehand. Generalised least squares finds
         the rest; the sum is the same for any offset, and y is small beside it in every precision.
     """
@@ -121,7 +121,7 @@ class TrendSolution:
     ----------
     solution : Tensor, (n, p)
         V = H⁻¹T.
-    coefficients : Tensor, (p,), float64
+    coefficients : Tensor, (p,), or (p, q) for several targets, float64
         β̂, beside the offset that y no longer has.
     """
 
@@ -142,24 +142,38 @@ class Trend:
     basis : Basis
     solution : Tensor, (n, p)
         V = H⁻¹T.
-    coefficients : Tensor, (p, 1 + s), float64
-        [β̂, β̃_1 … β̃_s]: the estimate, and the deviation A⁻¹Tᵀẑ_j of each posterior function.
+    coefficients : Tensor, (p, q + s), float64
+        [β̂, β̃_1 … β̃_s]: the estimate of each target, and the deviation A⁻¹Tᵀẑ_j of each posterior function.
     covariance : Tensor, (p, p), float64
         A⁻¹.
+    n_targets : int
+        The number of targets, q.
     """
 
     basis: Basis
     solution: Tensor
     coefficients: Tensor
     covariance: Tensor
+    n_targets: int = 1
+
+    @property
+    def estimates(self) -> Tensor:
+        """The estimates β̂, (p,), or (p, q) for several targets."""
+        return self.coefficients[:, 0] if self.n_targets == 1 else self.coefficients[:, : self.n_targets]
+
+    @property
+    def deviations(self) -> Tensor:
+        """The deviations β̃ of the posterior functions, (p, s)."""
+        return self.coefficients[:, self.n_targets :]
 
     def mean(self, x_new: Tensor) -> Tensor:
-        """Returns t(x_new)ᵀβ̂, (m,), in float64."""
-        return self.basis.at(x_new) @ self.coefficients[:, 0]
+        """Returns t(x_new)ᵀβ̂, (m,) or (m, q), in float64."""
+        return self.basis.at(x_new) @ self.estimates
 
     def with_functions(self, x: Tensor, solution: Tensor) -> Trend:
         """Returns the trend for other posterior functions, of solutions ẑ (n, s) at the training rows x."""
-        return replace(self, coefficients=torch.cat([self.coefficients[:, :1], self._deviations(x, solution)], 1))
+        own = self.coefficients[:, : self.n_targets]
+        return replace(self, coefficients=torch.cat([own, self._deviations(x, solution)], 1))
 
     def _deviations(self, x: Tensor, solution: Tensor) -> Tensor:
         """Returns A⁻¹Tᵀẑ, (p, s)."""
@@ -168,8 +182,10 @@ class Trend:
     def to(self, device: torch.device | str) -> Trend:
         """Returns the same trend on ``device``."""
         basis = replace(self.basis, transform=self.basis.transform.to(device))
-        parts = (part.to(device) for part in (self.solution, self.coefficients, self.covariance))
-        return Trend(basis, *parts)
+        solution, coefficients, covariance = (
+            part.to(device) for part in (self.solution, self.coefficients, self.covariance)
+        )
+        return Trend(basis, solution, coefficients, covariance, self.n_targets)
 
 
 # -- what a user may ask for -----------------------------------------------------------------------------------------

@@ -89,3 +89,15 @@ def test_what_is_refused(
     filled = [one.format(folder=tmp_path, **files) for one in arguments]
     refused(capsys, ["report", *filled, "--quiet"], expected)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_of_several_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = table(60).assign(z=lambda t: 100 * t["b"])
+    for name, part in (("train", data[:45]), ("new", data[45:])):
+        part.to_csv(tmp_path / f"{name}.csv", index=False)
+    model, out = tmp_path / "model.safetensors", tmp_path / "report.html"
+    targets = ["--target", "y,z", "--category", "colour", "--kernel", "matern32"]
+    assert run(capsys, "fit", tmp_path / "train.csv", *targets, "--out", model, *FAST)[0] == 0
+    assert run(capsys, "report", model, tmp_path / "new.csv", "--out", out, "--unit", "z=km")[0] == 0
+    page = out.read_text()
+    assert "15 rows of new.csv" in page and "z: In short" in page and "y: Rows held out" in page and "z (km)" in page

@@ -17,8 +17,9 @@ import pytest
 from cli_tools import read_csv, run
 from warmgp import GPRegressor
 from warmgp.cli import lines
-from warmgp.cli.columns import check_column, feature_chunks, one_target, resolve, training_table
+from warmgp.cli.columns import check_column, feature_chunks, resolve, training_table
 from warmgp.cli.tables import Table, TableError, open_table
+from warmgp.cli.targets import targets_of
 
 
 class CountedName(str):
@@ -51,7 +52,7 @@ def test_work_grows_with_the_columns_and_not_with_their_square() -> None:
     assert resolve(asked, table) == (asked, {})
     for name in asked:
         check_column(table, name, "--drop")
-    one_target(table, asked[-1:])
+    targets_of(table, asked[-1:])
     assert CountedName.comparisons <= 10 * d
 
 

@@ -136,6 +136,7 @@ FITS: dict[str, dict[str, Any]] = {
     "iterative": {"solver": "rap", "gradient": "pathwise", "n_steps": 3, "dtype": "float64", "kernel": "matern32"},
     "ap": {"solver": AlternatingProjections(block_size=50), "n_steps": 3, "gradient": "pathwise"},
     "cg": {"solver": ConjugateGradients(preconditioner_rank=20), "gradient": "standard", "n_steps": 3},
+    "targets": {"solver": "cg", "gradient": "pathwise", "n_steps": 2, "kernel": "matern32"},
     "trend": {"solver": "cg", "gradient": "pathwise", "trend": "linear", "n_steps": 2, "kernel": "matern32"},
 }
 
@@ -154,7 +155,8 @@ def fits(team: Team | None, folder: str) -> dict[str, Any]:
     found = {}
     for name, settings in FITS.items():
         model = GPRegressor(**{"n_probes": 8, "n_features": 100, "random_state": 0, **settings})
-        model.fit(X, y, sample_weight=w if name in ("ap", "trend") else None)
+        several = np.column_stack([y, np.where(np.arange(len(y)) < 30, np.nan, X[:, 1] - y**2)])  # one has gaps
+        model.fit(X, several if name == "targets" else y, sample_weight=w if name in ("ap", "trend") else None)
         found[name] = model.hyperparameters_.vector.numpy(), *model.predict(X[:20], return_std=True)
     path = Path(folder) / f"model-{team.size if team else 0}.warmgp"
     model.save(path)

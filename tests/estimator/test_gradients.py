@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 
 from gp_truth import posterior
 from warmgp import GPRegressor, Hyperparameters
-from warmgp.estimator.gradients import check_one_target, standardised
+from warmgp.estimator.gradients import standardised
 
 THETA = Hyperparameters(0.2, 1.0, [0.6, 0.9])
 PLAIN = {"n_steps": 0, "random_state": 0, "n_probes": 8}
@@ -166,8 +165,13 @@ def test_columns_without_a_gradient_are_named() -> None:
             standardised(one.scaler_, new)
 
 
-def test_several_targets_are_refused() -> None:
+def test_several_targets_are_refused_and_one_of_them_has_gradients() -> None:
     """Each has its own unit, and its own solution: a gradient of the first would be taken for that of all."""
-    with pytest.raises(ValueError, match=r"3 targets.*ModelList"):
-        check_one_target(SimpleNamespace(y_scale=np.ones(3)))  # type: ignore[arg-type]
-    check_one_target(GPRegressor("matern32", init=THETA, **PLAIN).fit(*table()).scaler_)
+    X, y = table()
+    model = GPRegressor("matern32", init=THETA, **PLAIN).fit(X, np.stack([y, 3 - 2 * y], 1))
+    new = torch.tensor(X[:3], requires_grad=True)
+    for answer in (model.predict, model.sample_y):
+        with pytest.raises(AttributeError, match=r"a gradient in X is for one target.*of_target"):
+            answer(new)
+    slopes = [torch.autograd.grad(model.of_target(j).predict(new).sum(), new)[0] for j in range(2)]
+    torch.testing.assert_close(slopes[1], -2 * slopes[0])

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from warmgp import GPRegressor
+from warmgp.estimator import fitting
 from warmgp.planning import planner, threads
 from warmgp.posterior import Posterior
 
@@ -70,13 +71,13 @@ def test_the_start_and_the_last_solve_use_them_too(monkeypatch: pytest.MonkeyPat
     planned(monkeypatch, 2)
     at: dict[str, int] = {}
     for name in ("begin", "report_of"):
-        whole = getattr(sys.modules[GPRegressor.__module__], name)
+        whole = getattr(fitting, name)
 
         def noted(*given: Any, name: str = name, whole: Any = whole, **more: Any) -> Any:
             at[name] = torch.get_num_threads()
             return whole(*given, **more)
 
-        monkeypatch.setattr(f"{GPRegressor.__module__}.{name}", noted)
+        monkeypatch.setattr(fitting, name, noted)
     GPRegressor(**FAST).fit(*data())
     assert at == {"begin": 2, "report_of": 2}
 
@@ -156,6 +157,7 @@ FORK = """
 import os, sys, warnings
 import numpy as np, torch
 from warmgp import GPRegressor
+from warmgp.estimator import fitting
 
 torch.set_num_threads(2)
 torch.rand(2000, 2000).exp().sum()  # makes the threads that a fork does not have

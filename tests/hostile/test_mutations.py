@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from warmgp import ConjugateGradients, GPRegressor, StochasticGradientDescent
-from warmgp.estimator.model_file import made_from
+from warmgp.estimator.settings_json import made_from
 from warmgp.files.checkpoint import read_checkpoint
 from warmgp.files.format import FileError
 

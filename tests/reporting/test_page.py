@@ -253,7 +253,6 @@ def test_a_page_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytes
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
-@pytest.mark.skipif(not hasattr(GPRegressor, "of_target"), reason="a model has one target")
 def test_a_model_of_several_targets(tmp_path: Path) -> None:
     """Each target has its own numbers, those of its model alone, also where values are missing in some rows."""
     rng = np.random.default_rng(2)

@@ -18,10 +18,11 @@ from warmgp.botorch.joint_normal import JointNormal
 from warmgp.botorch.paths import PathModel
 from warmgp.checks import check_count
 from warmgp.differentiable import Differentiable
-from warmgp.estimator.gradients import check_one_target, standardised
+from warmgp.estimator.gradients import standardised
 from warmgp.estimator.parameters import check_seed
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.estimator.samples import new_samples
+from warmgp.estimator.targets import check_one_target
 from warmgp.planning.threads import limited_threads
 from warmgp.posterior import Posterior
 
@@ -50,7 +51,7 @@ class WarmModel(JointNormal):
         if not isinstance(regressor, GPRegressor):
             raise TypeError(f"regressor must be a fitted GPRegressor, got {type(regressor).__name__}")
         check_is_fitted(regressor, "hyperparameters_")
-        check_one_target(regressor.scaler_)
+        check_one_target(regressor, "WarmModel")
         self.regressor = copy.copy(regressor)
         self.exact = bool(exact)
         posterior = regressor.posterior_

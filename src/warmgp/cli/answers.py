@@ -61,8 +61,8 @@ def answer(
     samples: int = 0,
     quantiles: Mapping[str, float] = NONE,
 ) -> dict[str, FloatArray]:
-    """Returns mean, and perhaps std, quantiles and functions, of the rows in X, by column; raises where one is not
-    finite.
+    """Returns mean, and perhaps std, quantiles and functions, of the rows in X, (m,) each, or (m, q) of several
+    targets; raises where one is not finite.
 
     ``rows`` are their numbers in the table at ``path``, counted from 1. ``quantiles`` are levels by their columns.
     """
@@ -75,15 +75,15 @@ def answer(
         made["mean"] = np.asarray(model.predict(inputs))
     if samples:
         functions = model.sample_y(inputs, samples)
-        made |= {f"sample_{k + 1}": functions[:, k] for k in range(samples)}
+        made |= {f"sample_{k + 1}": functions[..., k] for k in range(samples)}
     _check_finite(made, path, rows)
     return made
 
 
 def by_level(mean: FloatArray, std: FloatArray, quantiles: Mapping[str, float]) -> dict[str, FloatArray]:
-    """Returns quantiles by their columns, (m,) each, from means and standard deviations, (m,)."""
+    """Returns quantiles by their columns, (m,) or (m, q) each, from means and standard deviations of that shape."""
     found = normal_quantiles(mean, std, list(quantiles.values()))
-    return {name: found[:, k] for k, name in enumerate(quantiles)}
+    return {name: found[..., k] for k, name in enumerate(quantiles)}
 
 
 def levels_asked(interval: float | None, quantiles: str | None) -> dict[str, float]:
@@ -117,6 +117,7 @@ def _check_finite(made: Mapping[str, FloatArray], path: Path, rows: NDArray[np.i
     for name, values in made.items():
         bad = ~np.isfinite(values)
         if bad.any():
+            bad = np.asarray(bad.reshape(len(bad), -1).any(1))
             first = int(bad.argmax())
             more = f" and those of {int(bad.sum()) - 1} more rows are not either" if bad.sum() > 1 else ""
             raise NoAnswerError(
@@ -137,7 +138,8 @@ class FarInputs:
         x = self._scaler.turn(model.posterior_.x.double().cpu().numpy(), back=True)
         self._low, self._high, spread = x.min(0), x.max(0), x.std(0)
         self._reach = FAR * np.where(spread > 0, spread, 1.0)  # a constant column has units of its own
-        back = f"go back to the prior, with mean {self._scaler.y_mean:g}"
+        means = [f"{mean:g}" for mean in np.atleast_1d(self._scaler.y_mean)]
+        back = f"go back to the prior, with mean {', '.join(means)}"
         self._there = back if model.posterior_.trend is None else "are those of the trend alone"
         self._first = ""
         self._rows = 0

@@ -18,6 +18,7 @@ from warmgp.cli.kinds import kept_columns
 from warmgp.cli.ranks import answered
 from warmgp.cli.table_writer import TableWriter
 from warmgp.cli.tables import TableError, open_table
+from warmgp.cli.targets import by_target, names_of_answers
 from warmgp.cli.terminal import bar, say, tell
 from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
@@ -77,7 +78,8 @@ def predict_rows(
     table = open_table(data)
     names = feature_names(model)
     resolve(names, table)
-    kept = kept_columns(table, keep, ["mean", *(["std"] if std else []), *(f"sample_{k + 1}" for k in range(samples))])
+    plain = ["mean", *(["std"] if std else []), *quantiles, *(f"sample_{k + 1}" for k in range(samples))]
+    kept = kept_columns(table, keep, names_of_answers(model, plain))
     far, rows = FarInputs(model), 0
 
     def asked(X: pd.DataFrame, which: range) -> dict[str, FloatArray]:
@@ -90,7 +92,7 @@ def predict_rows(
             far.look(X, data, which)
             found = answered(X, which, asked)
             if writer is not None:
-                writer.write({name: others[name] for name in kept} | found)
+                writer.write({name: others[name] for name in kept} | by_target(model, found))
             rows += len(X)
             shown.update(task, completed=table.fraction, rows=f"{rows:,} rows")
         shown.update(task, completed=1.0)

@@ -50,30 +50,32 @@ def training_table(
 
 def training_columns(
     table: Table,
-    target: str,
+    target: str | Sequence[str],
     drop: Sequence[str],
     columns: Mapping[Any, Any] | None = None,
     fills: bool = False,
     beside: Sequence[str] = (),
 ) -> tuple[pd.DataFrame, FloatArray, dict[str, FloatArray]]:
-    """Returns inputs, the target, and the columns ``beside``, which are no inputs, as numbers of the same rows."""
+    """Returns inputs, the target, (n,), and the columns ``beside``, which are no inputs, as numbers of the same rows.
+
+    Several targets are (n, q), and NaN where their cells are blank.
+    """
+    targets = [target] if isinstance(target, str) else list(target)
     for name in drop:
         check_column(table, name, "--drop")
-        if name == target:
-            raise UsageError(f"--drop {name}: that is the target")
+        if name in targets:
+            raise UsageError(f"--drop {name}: that is {'the' if len(targets) == 1 else 'a'} target")
     dropped, texts = {*drop, *beside}, _text_columns(columns)
-    names = [name for name in table.columns if name != target and name not in dropped]
+    names = [name for name in table.columns if name not in targets and name not in dropped]
     if not names:
-        raise TableError(f"{table.path} has no column left to learn from besides the target {target!r}")
+        told = ", ".join(map(repr, targets))
+        raise TableError(f"{table.path} has no column left to learn from besides the target {told}")
     unnamed = [name for name in names if name.startswith("Unnamed: ")]
     if unnamed:
         raise TableError(f"a column of {table.path} has no name: name it, or leave it out: --drop {unnamed[0]!r}")
-    frame = table.read([*names, target, *beside], texts)
+    frame = table.read([*names, *targets, *beside], texts)
     _refuse_text(frame, [name for name in names if name not in texts], table.path)
-    text = _numbers(frame[target])
-    if text is not None and np.isnan(text).all() and not frame[target].isna().all():
-        raise TableError(f"the target {target!r} of {table.path} holds text alone, and no number: check --target")
-    y = numeric(frame[target], table.path, remedy="correct it or leave the row out")
+    y = _target_values(frame, targets, table.path)
     if len(y) < 2:
         raise TableError(f"{table.path} has one row: at least two are needed to learn from")
     made: dict[str, Any] = {}
@@ -83,6 +85,17 @@ def training_columns(
         made[name] = cells(frame[name], table.path, text=name in texts, blank=fills, remedy=remedy)
     remedy = "correct it or leave the row out"
     return pd.DataFrame(made), y, {name: numeric(frame[name], table.path, remedy=remedy) for name in beside}
+
+
+def _target_values(frame: pd.DataFrame, targets: Sequence[str], path: Path) -> FloatArray:
+    """Returns the target as numbers, (n,), or several, (n, q), whose blank cells are NaN."""
+    several, found = len(targets) > 1, []
+    for name in targets:
+        text = _numbers(frame[name])
+        if text is not None and np.isnan(text).all() and not frame[name].isna().all():
+            raise TableError(f"the target {name!r} of {path} holds text alone, and no number: check --target")
+        found.append(numeric(frame[name], path, remedy="correct it or leave the row out", blank=several))
+    return np.stack(found, 1) if several else found[0]
 
 
 def _text_columns(columns: Mapping[Any, Any] | None) -> list[str]:
@@ -137,18 +150,6 @@ def check_column(table: Table, name: str, what: str) -> None:
     near = difflib.get_close_matches(name, table.columns, n=3, cutoff=0.5)
     hint = f"did you mean {quoted(near, ' or ')}?" if near else f"its columns are {quoted(table.columns[:20])}"
     raise TableError(f"{what}: {table.path} has no column {name!r}; {hint}")
-
-
-def one_target(table: Table, given: Sequence[str]) -> str:
-    """Returns the column that --target names; refuses one that the table lacks, and several."""
-    parts = [part.strip() for part in given[0].split(",")]
-    listed = given[0] not in table and len(parts) > 1 and any(part in table for part in parts)
-    if len(given) > 1 or listed:
-        raise UsageError(
-            f"--target takes one column, got {', '.join(given)}: fit one model for each, and --drop the others"
-        )
-    check_column(table, given[0], "--target")
-    return given[0]
 
 
 def cells(

@@ -12,54 +12,35 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
-from rich.table import Table as Grid
-from rich.text import Text
 
 import warmgp
 from warmgp.cli import demo as demonstration
 from warmgp.cli import options as opt
-from warmgp.cli.answers import FarInputs, answer, length_scales, levels_asked
+from warmgp.cli.answers import levels_asked
 from warmgp.cli.at_once import AtOnce, predict_rows
-from warmgp.cli.columns import UsageError, feature_chunks, one_target, resolve
+from warmgp.cli.columns import UsageError
 from warmgp.cli.diagnosing import diagnose_model
 from warmgp.cli.failing import fail
-from warmgp.cli.fitting import (
-    check_apart,
-    check_fit,
-    check_request,
-    fit_table,
-    parsed,
-    show_trend,
-)
-from warmgp.cli.held_out import metrics
+from warmgp.cli.fitting import check_apart, check_fit, check_request, fit_table, parsed
+from warmgp.cli.info import tell_model
 from warmgp.cli.kinds import columns_asked, text_inputs
 from warmgp.cli.maps import cells_in, check_map_path, predict_map
 from warmgp.cli.ranks import ranks
 from warmgp.cli.reporting import report_model
 from warmgp.cli.row_columns import RowColumns
+from warmgp.cli.scoring import score_file
 from warmgp.cli.table_writer import TableWriter
-from warmgp.cli.tables import open_table
-from warmgp.cli.terminal import bar, cells, console, lines_of, say, show, tell
+from warmgp.cli.targets import parts_of
+from warmgp.cli.terminal import say, tell
 from warmgp.cli.termination import Terminated, terminated
-from warmgp.cli.updating import told_of, update_file
+from warmgp.cli.updating import update_file
 from warmgp.data.grids import parse_grid
 from warmgp.estimator.convergence import ConvergenceWarning
 from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.paths import check_writable
 from warmgp.processes import writes
-
-FloatArray = NDArray[np.float64]
-
-STOPPED = {
-    "settled": "until it settled",
-    "flat": "the model explains nothing",
-    "steps": "all of them: more may help",
-    "time": "until the time limit",
-}
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -155,7 +136,7 @@ def fit(
     check_fit(model, data, out, test_fraction, resume=resume, dry_run=dry_run)
     where, rows = None if dry_run else out, RowColumns(weight_column, noise_column)
     then = AtOnce(predict, predictions, interval)
-    then.check(data, where, [*target, *(drop or []), *rows.names], keep)
+    then.check(data, where, [*target, *parts_of(target), *(drop or []), *rows.names], keep)
     fit_table(model, data, target, where, drop=drop, keep=keep, rows=rows, test_fraction=test_fraction)
     then.answer(model, keep, quiet=quiet)
 
@@ -243,35 +224,15 @@ def predict(
 def score(
     model: opt.Model,
     data: opt.Data,
-    target: opt.Truth,
+    target: opt.Truth = None,
     device: opt.Device = "auto",
     quiet: opt.Quiet = False,
 ) -> None:
     """Compare predictions with true values.
 
-    In the units of the target.
+    In the units of the target, and for each of several targets apart.
     """
-    fitted = GPRegressor.load(model, device)
-    names = feature_names(fitted)
-    table = open_table(data, [*target, *names])
-    name = one_target(table, target)
-    resolve(names, table)
-    far, rows = FarInputs(fitted), 0
-    parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
-    with bar(quiet) as shown:
-        task = shown.add_task("predicting", total=1.0, rows="")
-        for X, others in feature_chunks(table, names, [name], columns=fitted.scaler_.columns):
-            which = range(rows + 1, rows + len(X) + 1)
-            far.look(X, data, which)
-            found = answer(fitted, X, data, which, std=True)
-            parts.append((others[name], found["mean"], found["std"]))
-            rows += len(X)
-            shown.update(task, completed=table.fraction)
-        shown.update(task, completed=1.0)
-    truth, mean, spread = (np.concatenate(values) for values in zip(*parts, strict=True))
-    if far.warning:
-        say("warning", far.warning)
-    show(f"{len(truth):,} rows of {data}", metrics(truth, mean, spread))
+    score_file(model, data, target=target or [], device=device, quiet=quiet)
 
 
 @app.command()
@@ -299,49 +260,19 @@ def update(
 @app.command()
 def info(model: opt.Model) -> None:
     """Say what a model file holds."""
-    fitted = GPRegressor.load(model, "cpu")
-    theta, history = fitted.hyperparameters_, fitted.history_
-    x = fitted.posterior_.x
-    rows: dict[str, str | Text] = {
-        "kernel": fitted.posterior_.kernel.name,
-        "rows, columns": f"{x.shape[0]:,}, {fitted.n_features_in_}",
-        "noise": f"{float(theta.noise_scale):.6g} ({fitted.noise_std_:.6g} in units of y)",
-        "signal": f"{float(theta.signal_scale):.6g} ({fitted.signal_std_:.6g} in units of y)",
-        "plan": lines_of(str(fitted.plan_)),
-        "report": str(fitted.report_),
-        "converged": "yes"
-        if fitted.converged_
-        else f"no: the mean may be {fitted.solve_error_:.2g} predictive std from exact",
-    }
-    if history:
-        seconds, epochs = sum(h.step_seconds for h in history), sum(h.epochs for h in history)
-        rows["training"] = f"{fitted.n_steps_} steps ({STOPPED.get(fitted.stop_reason_, fitted.stop_reason_)}), " + (
-            f"{epochs:.0f} epochs, {seconds:.1f} s"
-        )
-        rows["last residuals"] = f"{history[-1].residual_mean:.3g} (mean), {history[-1].residual_probes:.3g} (probes)"
-    if (likelihood := fitted.likelihood_) is not None:
-        rows["log marginal likelihood"] = f"{likelihood} (standardised units)"
-    if fitted.updates_:
-        rows["updates"] = told_of(fitted.updates_)
-    if fitted.anisotropy_ is not None:
-        rows["anisotropy"] = str(fitted.anisotropy_)
-    show(str(model), rows)
-    grid = Grid("column", "length scale", "in its units", title="length scales", title_justify="left")
-    for row in length_scales(fitted):
-        grid.add_row(*cells(*row))
-    console().print(grid)
-    show_trend(fitted)
+    tell_model(model)
 
 
 @app.command()
 def diagnose(
     model: opt.Model,
     out: opt.OutLeftOut = None,
+    target: opt.OneTarget = None,
     likelihood: opt.WithLikelihood = False,
     device: opt.Device = "auto",
 ) -> None:
     """Say how good a model is by its own rows, each predicted from all others, and what to do about it."""
-    diagnose_model(model, out, device, likelihood=likelihood)
+    diagnose_model(model, out, device, target=target, likelihood=likelihood)
 
 
 @app.command()

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from rich.table import Table as Grid
 
 from warmgp.cli.answers import answer
-from warmgp.cli.columns import UsageError, one_target, training_columns
-from warmgp.cli.held_out import metrics, split
+from warmgp.cli.columns import UsageError, training_columns
+from warmgp.cli.held_out import split
 from warmgp.cli.kinds import (
     answerable,
     cells_of,
@@ -28,7 +28,8 @@ from warmgp.cli.kinds import (
 )
 from warmgp.cli.row_columns import RowColumns
 from warmgp.cli.tables import GRID, open_table, table_format
-from warmgp.cli.terminal import cells, console, lines_of, say, show, tell
+from warmgp.cli.targets import parts_of, show_scores, targets_of
+from warmgp.cli.terminal import cells, console, lines_of, say, tell
 from warmgp.data.arrays import check_inputs
 from warmgp.data.scaling import check_varies
 from warmgp.estimator.parameters import check_parameters
@@ -95,13 +96,16 @@ def parsed(
 
 def show_trend(model: GPRegressor) -> None:
     """Prints the coefficients of a model's trend, in the units of the table, where it has one."""
-    found = model.trend_
-    if found is None:
+    if model.posterior_.trend is None:
         return
-    grid = Grid("term", "coefficient", "std error", title="trend", title_justify="left")
-    for name, value, error in zip(found.names, found.coefficients, found.std_errors, strict=True):
-        grid.add_row(*cells(name, f"{value:.6g}", f"{error:.3g}"))
-    console().print(grid)
+    for target in model.target_names_ or ("",):
+        found = model.trend_ if not target else model.of_target(target).trend_
+        assert found is not None
+        title = f"trend of {target}" if target else "trend"
+        grid = Grid("term", "coefficient", "std error", title=title, title_justify="left")
+        for name, value, error in zip(found.names, found.coefficients, found.std_errors, strict=True):
+            grid.add_row(*cells(name, f"{value:.6g}", f"{error:.3g}"))
+        console().print(grid)
 
 
 def check_settings(model: GPRegressor, test_fraction: float | None = None) -> None:
@@ -190,23 +194,25 @@ def fit_table(
     The model of an interrupted training is written, too, before the interrupt goes on.
     """
     rows = RowColumns() if rows is None else rows
-    table = open_table(data, [*target, *rows.names])
+    table = open_table(data, [*parts_of(target), *rows.names])
     table.team = current_team()
-    name = one_target(table, target)
+    names = targets_of(table, target)
     left_out = [*(drop or ()), *kept_columns(table, keep)]
     said_of = [one for key in model.columns or () for one in (key if isinstance(key, tuple) else (key,))]
-    rows.check(table, name, [*left_out, *said_of])
-    check_said(table, name, model.columns, left_out)
-    X, values, beside = training_columns(table, name, left_out, model.columns, model.missing == "mean", rows.names)
+    rows.check(table, names, [*left_out, *said_of])
+    check_said(table, names, model.columns, left_out)
+    X, values, beside = training_columns(table, names, left_out, model.columns, model.missing == "mean", rows.names)
     said = rows.arguments(beside, data)
     X, train, test, again = _prepared(model, X, values, data, test_fraction)
-    y = pd.Series(values, name=name)
+    y = pd.Series(values, name=names[0]) if len(names) == 1 else pd.DataFrame(values, columns=names)
     if table.left_out:
         tell(f"{table.left_out:,} cells of {data} lack a value and are left out: {len(y):,} are used", stderr=True)
-    check_varies(values[train], f"the target {name!r} of {data}", "check --target")
+    for j, column in enumerate(values[train].reshape(len(train), -1).T):
+        if len(there := column[~np.isnan(column)]) > 1:  # or it is refused by the fit
+            check_varies(there, f"the target {names[j]!r} of {data}", "check --target")
     size = f"{len(train):,} rows of {X.shape[1]} columns"
     if out is None:
-        console().print(lines_of(f"{size}\n{model.plan(X.iloc[train])}"))
+        console().print(lines_of(f"{size}\n{model.plan(X.iloc[train], n_targets=len(names))}"))
         return
     try:
         model.fit(X.iloc[train], y.iloc[train], **{argument: values[train] for argument, values in said.items()})
@@ -229,7 +235,7 @@ def fit_table(
         found = answer(model, X.iloc[test], data, test + 1, std=True)
         seen = f"{again:,} of which repeat a training row" if again else "which the model has not seen"
         title = f"{len(test):,} held-out rows, {seen}"
-        show(title, metrics(values[test], found["mean"], found["std"]))
+        show_scores(title, names, values[test], found["mean"], found["std"])
 
 
 def _prepared(

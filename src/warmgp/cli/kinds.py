@@ -101,14 +101,14 @@ def kept_columns(table: Table, given: Sequence[str] | None, results: Sequence[st
     return list(dict.fromkeys(names))
 
 
-def check_said(table: Table, target: str, columns: Mapping[Any, Any] | None, others: Sequence[str]) -> None:
-    """Refuses to say something of columns that the table lacks, of the target, and of what ``others`` leave out."""
+def check_said(table: Table, targets: Sequence[str], columns: Mapping[Any, Any] | None, others: Sequence[str]) -> None:
+    """Refuses to say something of columns that the table lacks, of targets, and of what ``others`` leave out."""
     for key, given in (columns or {}).items():
         kind, _ = said(given)
         names = key if isinstance(key, tuple) else (key,)
         for name in names:
             check_column(table, name, OPTIONS[kind])
-            if name == target:
+            if name in targets:
                 raise UsageError(f"{OPTIONS[kind]} {','.join(names)}: {name!r} is the target")
             if name in others:
                 raise UsageError(f"{OPTIONS[kind]} {','.join(names)}: {name!r} is in --drop or --keep, too: choose one")

@@ -16,10 +16,11 @@ from warmgp.cli.answers import NONE, FarInputs, answer, by_level
 from warmgp.cli.columns import UsageError, resolve
 from warmgp.cli.table_writer import TableWriter
 from warmgp.cli.tables import GRID, NetcdfTable, TableError, open_table, quoted, table_format
+from warmgp.cli.targets import averages_of, by_target, names_of_answers
 from warmgp.cli.terminal import bar, say, tell
 from warmgp.data.grids import CHUNK_ROWS, Cells, boxes, chunk_of_cells, chunks, missing_cells
 from warmgp.data.named_grids import h5netcdf_for
-from warmgp.estimator.maps import OF_BLOCKS, WITH_NOISE, cell_averages, described, feature_names, inputs_frame
+from warmgp.estimator.maps import OF_BLOCKS, WITH_NOISE, described, feature_names, inputs_frame
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.atomic import whole_file
 from warmgp.files.paths import check_writable
@@ -47,7 +48,8 @@ def predict_map(
     names = feature_names(model)
     if blocks:
         cells = cells.with_bounds(names, blocks)
-    results = ["mean", *(["std"] if std else []), *quantiles, *(f"sample_{k + 1}" for k in range(samples))]
+    plain = ["mean", *(["std"] if std else []), *quantiles, *(f"sample_{k + 1}" for k in range(samples))]
+    results = names_of_answers(model, plain)
     writer = map_writer(out, model, cells, results, blocks, quantiles)
     far, done = FarInputs(model), 0
     size = chunk_of_cells(blocks or 1, len(cells.dims), CHUNK_ROWS)
@@ -62,12 +64,13 @@ def predict_map(
                 X = inputs_frame(model, {name: columns[name][there] for name in names})
                 far.look(X, source, numbers)
                 if blocks:
-                    found = dict(zip(("mean", "std"), cell_averages(model, cells, start, stop, blocks), strict=True))
+                    found = dict(zip(("mean", "std"), averages_of(model, cells, start, stop, blocks), strict=True))
                     found |= by_level(found["mean"], found["std"], quantiles)
                 else:
                     found = answer(model, X, source, numbers, std=std, samples=samples, quantiles=quantiles)
+                told = by_target(model, found)
                 for name, values in made.items():
-                    values[there] = found[name]
+                    values[there] = told[name]
             writer.write(columns, made, there)
             done += len(numbers)
             shown.update(task, completed=stop / cells.size, rows=f"{done:,} cells")
@@ -126,6 +129,12 @@ def map_writer(
     of = "the field's average over the cell" if blocks else "a new observation"
     told |= {name: {"long_name": f"quantile {level:g} of {of}"} for name, level in quantiles.items()}
     sampled = {"long_name": "a function drawn from the posterior, without the noise of observations"}
+    if model.target_names_:  # by the names of targets
+        about["target"] = ", ".join(model.target_names_)
+        told = {
+            f"{name}_{target}": said | {"long_name": f"{said['long_name']}, of {target}"}
+            for name, said in told.items() for target in model.target_names_
+        }  # fmt: skip
     return MapFile(out, cells, {name: told.get(name, sampled) for name in results}, about, averaged=bool(blocks))
 
 

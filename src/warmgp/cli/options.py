@@ -14,7 +14,7 @@ Device = Annotated[str, typer.Option(help='"auto", "cpu", "cuda", …')]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no progress bar")]
 
 # -- of fit ----------------------------------------------------------------------------------------------------------
-Target = Annotated[list[str], typer.Option(metavar="COL", help="column to predict")]
+Target = Annotated[list[str], typer.Option(metavar="COL,COL", help="column to predict, or several")]
 OutModel = Annotated[Path | None, typer.Option(help="model file to write")]
 Drop = Annotated[list[str] | None, typer.Option(metavar="COL", help="column to leave out (repeatable)")]
 Keep = Annotated[list[str] | None, typer.Option(metavar="COL,COL", help="columns that are no inputs, such as an id")]
@@ -83,7 +83,7 @@ OutLeftOut = Annotated[
 ]
 WithLikelihood = Annotated[bool, typer.Option("--likelihood", help="also the log marginal likelihood")]
 NewTarget = Annotated[
-    list[str] | None, typer.Option("--target", metavar="COL", help="column of targets, if not that of the fit")
+    list[str] | None, typer.Option("--target", metavar="COL,COL", help="column of targets, if not that of the fit")
 ]
 OutUpdated = Annotated[Path, typer.Option(help="model file to write; may be MODEL itself")]
 MoreSteps = Annotated[int, typer.Option("--n-steps", min=0, help="Adam steps that hyperparameters take on all rows")]
@@ -94,7 +94,12 @@ HeldOutTarget = Annotated[
 ]
 OutPage = Annotated[Path, typer.Option(help="page to write: .html")]
 Unit = Annotated[list[str] | None, typer.Option(metavar="COL=UNIT", help="unit of a column or of the target")]
-Truth = Annotated[list[str], typer.Option(metavar="COL", help="column that holds the truth")]
+Truth = Annotated[
+    list[str] | None, typer.Option("--target", metavar="COL,COL", help="column that holds the truth, or several")
+]
+OneTarget = Annotated[
+    str | None, typer.Option("--target", metavar="COL", help="of several targets the one to diagnose")
+]
 OutPicture = Annotated[Path, typer.Option(help="where the picture goes")]
 Points = Annotated[int, typer.Option("--n", min=10, help="training points")]
 DemoSteps = Annotated[int, typer.Option(min=1, help="optimiser steps")]

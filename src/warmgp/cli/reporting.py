@@ -14,8 +14,8 @@ from warmgp.cli.columns import UsageError, feature_chunks, resolve
 from warmgp.cli.fitting import check_apart
 from warmgp.cli.kinds import cells_of
 from warmgp.cli.tables import TableError, open_table
+from warmgp.cli.targets import parts_of, targets_of_model
 from warmgp.cli.terminal import bar, tell
-from warmgp.cli.updating import target_of
 from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.estimator.reported import Asked, report_on
@@ -60,11 +60,12 @@ def units_of(given: Sequence[str]) -> dict[str, str]:
 def held_out(model: GPRegressor, data: Path, target: Sequence[str], path: Path) -> tuple[Any, Any]:
     """Returns the inputs and the truth of a table's rows, all checked."""
     names = feature_names(model)
-    table = open_table(data, [*target, *names])
-    name = target_of(model, table, target, path)
+    table = open_table(data, [*parts_of(target), *names])
+    targets = targets_of_model(model, table, target, path)
     resolve(names, table)
-    parts = list(feature_chunks(table, names, [name], columns=model.scaler_.columns))
+    parts = list(feature_chunks(table, names, targets, columns=model.scaler_.columns))
     if not parts:
         raise TableError(f"{data} has no row to be scored by {path}: give another table, or none")
     X = pd.concat([part for part, _ in parts], ignore_index=True)
-    return inputs_for(model, X), np.concatenate([others[name] for _, others in parts])
+    columns = [np.concatenate([others[name] for _, others in parts]) for name in targets]
+    return inputs_for(model, X), columns[0] if len(columns) == 1 else np.stack(columns, 1)

@@ -34,11 +34,11 @@ class RowColumns:
         """The columns, none of which is an input."""
         return list(self.options.values())
 
-    def check(self, table: Table, target: str, others: Sequence[str]) -> None:
-        """Refuses columns that the table lacks, that are the target, one another, or in ``others``."""
+    def check(self, table: Table, targets: Sequence[str], others: Sequence[str]) -> None:
+        """Refuses columns that the table lacks, that are a target, one another, or in ``others``."""
         for option, name in self.options.items():
             check_column(table, name, option)
-            if name == target:
+            if name in targets:
                 raise UsageError(f"{option} {name}: that is the target")
             if name in others:
                 raise UsageError(f"{option} {name}: another option names that column, too: choose one")

@@ -131,10 +131,13 @@ def _rest(column: NDArray[Any]) -> FloatArray:
     return np.array([int(whole) - int(near) for whole, near in zip(column, held, strict=True)], dtype=np.float64)
 
 
-def check_targets(y: Any, n: int, name: str = "y", inputs: str = "X") -> FloatArray:
+def check_targets(
+    y: Any, n: int, name: str = "y", inputs: str = "X", *, q: int | None = 1, may_lack: bool = False
+) -> FloatArray:
     """Returns targets as a finite float64 array of (n,); takes one column of (n, 1) with scikit-learn's warning.
 
-    ``name`` and ``inputs`` are the names of y and X in an error.
+    ``name`` and ``inputs`` are the names of y and X in an error. ``q`` is the number of targets, None for any: several
+    are (n, q), of which single values are NaN where ``may_lack`` says that they may be missing.
     """
     if y is None:
         raise ValueError(f"GPRegressor requires {name} to be passed, but the target {name} is None")
@@ -144,14 +147,15 @@ def check_targets(y: Any, n: int, name: str = "y", inputs: str = "X") -> FloatAr
         y = y if hasattr(y, "shape") else np.asarray(y)
     except ValueError as error:
         raise ValueError(f"{name} must be one column of shape ({n},): {error}") from error
-    shape = tuple(y.shape)
-    _check_kind(name, getattr(y, "dtype", None))
-    if len(shape) > 1 and shape[1:] != (1,):
-        raise ValueError(
-            f"{name} must be one column of shape ({n},), got shape {shape}: fit one model per column, for example with "
-            f"sklearn.multioutput.MultiOutputRegressor(GPRegressor())"
-        )
-    targets = column_or_1d(y, warn=True)
+    shape, names = tuple(y.shape), column_names(y, y.shape[1]) if len(y.shape) == 2 else ()
+    for column, dtype in _dtypes(y):
+        _check_kind(f"{name}{column}", dtype)
+    several = len(shape) == 2 and shape[1] > 1
+    if len(shape) > 2 or shape[1:] == (0,) or (q is not None and (shape[1] if several else 1) != q):
+        one = f"one column of shape ({n},)"
+        wanted = {None: f"{one}, or ({n}, q) for q targets", 1: one}.get(q, f"the model's {q} targets, ({n}, {q})")
+        raise ValueError(f"{name} must be {wanted}, got shape {shape}")
+    targets = np.asarray(y) if several else column_or_1d(y, warn=True)
     if len(targets) != n:
         raise ValueError(
             f"inconsistent numbers of rows: {inputs} has {n} and {name} has {len(targets)}: give one target for each "
@@ -161,8 +165,16 @@ def check_targets(y: Any, n: int, name: str = "y", inputs: str = "X") -> FloatAr
         values = np.ascontiguousarray(targets, dtype=np.float64)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{name} is not numbers ({error}): {_TO_NUMBERS}") from error
-    check_finite(name, values)
+    lack = range(values.shape[1]) if several and may_lack else ()
+    check_finite(name, values, names if several else None, lack)
     return values
+
+
+def target_names(y: Any, targets: FloatArray) -> tuple[str, ...]:
+    """Returns the names of several targets, checked from y: those of the columns of a table, or y0, y1, …; none for one
+    target."""
+    names = column_names(y, targets.shape[1]) if targets.ndim == 2 else ()
+    return tuple(name if isinstance(name, str) else f"y{name}" for name in names)
 
 
 def check_finite(
@@ -188,12 +200,12 @@ def check_finite(
     raise ValueError(f"{name} contains {what} in {where}, counted from 0{more}: fill in or leave out such rows{end}")
 
 
-def check_validation(estimator: Any, validation: Any) -> tuple[FloatArray, FloatArray]:
-    """Returns held-out inputs and targets, checked against what the estimator was given to fit."""
+def check_validation(estimator: Any, validation: Any, q: int = 1) -> tuple[FloatArray, FloatArray]:
+    """Returns held-out inputs and q targets, checked against what the estimator was given to fit."""
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise ValueError(f"validation must be a pair (X, y) of held-out rows, got {type(validation).__name__}")
     X = check_inputs(estimator, validation[0], name="validation X")
-    return X, check_targets(validation[1], len(X), "validation y", "validation X")
+    return X, check_targets(validation[1], len(X), "validation y", "validation X", q=q)
 
 
 _TO_NUMBERS = "turn it into numbers or leave it out"

@@ -22,7 +22,9 @@ other directions than the axes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +33,7 @@ from warmgp.checks import warn_user
 from warmgp.data.arrays import check_finite
 from warmgp.data.input_map import InputMap
 
-__all__ = ["Standardizer", "check_varies", "warn_of_units"]
+__all__ = ["Standardizer", "check_varies", "check_vary", "warn_of_units"]
 
 FloatArray = NDArray[np.float64]
 
@@ -57,8 +59,8 @@ class Standardizer:
     ----------
     x_mean, x_scale : ndarray of shape (d,)
         What is subtracted from each input and what it is then divided by; float64, scales positive.
-    y_mean, y_scale : float
-        The same for the target.
+    y_mean, y_scale : float, or ndarray of shape (q,)
+        The same for the target, or for each of several targets.
     columns : InputMap, optional
         From the user's columns to the inputs; by default they are the same.
     angle : float
@@ -68,8 +70,8 @@ class Standardizer:
 
     x_mean: FloatArray
     x_scale: FloatArray
-    y_mean: float
-    y_scale: float
+    y_mean: Any
+    y_scale: Any
     columns: InputMap = PLAIN
     angle: float = 0.0
 
@@ -77,14 +79,15 @@ class Standardizer:
         """Brings the fields to float64 and refuses what could not be undone (a scale of zero, a shape mismatch)."""
         object.__setattr__(self, "x_mean", np.array(self.x_mean, dtype=np.float64))
         object.__setattr__(self, "x_scale", np.array(self.x_scale, dtype=np.float64))
-        object.__setattr__(self, "y_mean", float(self.y_mean))
-        object.__setattr__(self, "y_scale", float(self.y_scale))
+        for name in ("y_mean", "y_scale"):
+            given = np.array(getattr(self, name), dtype=np.float64)
+            object.__setattr__(self, name, given if given.ndim else float(given))
         if self.x_mean.ndim != 1 or self.x_mean.shape != self.x_scale.shape:
             raise ValueError(
                 f"x_mean and x_scale must be one-dimensional and of one length; "
                 f"got shapes {self.x_mean.shape} and {self.x_scale.shape}"
             )
-        if not (np.all(self.x_scale > 0) and self.y_scale > 0):
+        if not (np.all(self.x_scale > 0) and np.all(self.y_scale > 0)):
             raise ValueError("x_scale and y_scale must be positive; a constant column takes scale 1, not 0")
         if self.columns is PLAIN:
             object.__setattr__(self, "columns", InputMap.plain(self.x_mean.shape[0]))
@@ -115,8 +118,8 @@ class Standardizer:
         ----------
         X : array-like of shape (n, d)
             Training inputs.
-        y : array-like of shape (n,)
-            Training targets.
+        y : array-like of shape (n,) or (n, q)
+            Training targets; of several, values may be missing (NaN).
         rest : ndarray of shape (n, d), optional
             What float64 cannot hold of the inputs: they are X + rest.
         columns : InputMap, optional
@@ -142,25 +145,25 @@ class Standardizer:
         y = np.asarray(y, dtype=np.float64)
         if X.ndim != 2:
             raise ValueError(f"X must have shape (n, d); got {X.shape}")
-        if y.ndim != 1:
-            raise ValueError(f"y must have shape (n,); got {y.shape}")
+        if y.ndim not in (1, 2):
+            raise ValueError(f"y must have shape (n,), or (n, q) for several targets; got {y.shape}")
         if X.shape[0] != y.shape[0]:
             raise ValueError(f"X and y must have the same number of rows; got {X.shape[0]} and {y.shape[0]}")
         if y.size == 0:
             raise ValueError("X and y have no rows; at least two training rows are needed")
         columns = InputMap.plain(X.shape[1]) if columns is None else columns
         check_finite("X", X, may_lack=columns.with_gaps)
-        check_finite("y", y)
-        check_varies(y)
+        check_finite("y", y, may_lack=range(y.shape[1]) if y.ndim == 2 else ())
+        check_vary(y)
 
         X, rest = columns.inputs(X), columns.rest(rest)
         with np.errstate(over="ignore", invalid="ignore"):
             moved = X - X[0] if rest is None else (X - X[0]) + rest  # exact where an offset is large
-            (middle, spread), (y_middle, y_spread) = _mean_and_std(moved, weights), _mean_and_std(y - y[0], y_weights)
+            middle, spread = _mean_and_std(moved, weights)
             x_mean, x_scale = X[0] + middle, columns.shared(spread)
-            y_mean, y_scale = float(y[0] + y_middle), float(y_spread)
+            y_mean, y_scale = _scaling_of(y, y_weights)
         large = [f"column {columns.names[columns.sources[j]]!r} of X" for j in np.flatnonzero(~np.isfinite(x_scale))]
-        if large or not np.isfinite(y_scale):
+        if large or not np.isfinite(y_scale).all():
             raise ValueError(f"{', '.join(large) or 'y'} has values too large to standardise: divide by a constant")
         largest = np.abs(X).max(axis=0)
         exact = np.zeros(X.shape[1], dtype=bool) if rest is None else (rest != 0).any(axis=0)
@@ -204,6 +207,10 @@ class Standardizer:
         columns = InputMap.plain(X.shape[1]) if columns is None else columns
         x = columns.inputs(X)
         return cls(x[0] + (x - x[0]).mean(0), np.ones(x.shape[1]), 0.0, 1.0, columns)
+
+    def of_target(self, which: int) -> Standardizer:
+        """Returns the same maps for one of several targets, counted from 0."""
+        return replace(self, y_mean=self.y_mean[which], y_scale=self.y_scale[which])
 
     def turned(self, angle: float) -> Standardizer:
         """Returns the same maps with the two inputs turned by an angle in degrees, in the place of any before."""
@@ -287,12 +294,38 @@ class Standardizer:
         return np.asarray(self.y_scale * np.asarray(std, dtype=np.float64))
 
 
+def _scaling_of(y: FloatArray, weights: FloatArray | None) -> tuple[Any, Any]:
+    """Returns mean and standard deviation of targets by the weights of rows: numbers for y (n,), else (q,) each, over
+    the rows that a target has."""
+    if y.ndim == 1:
+        middle, spread = _mean_and_std(y - y[0], weights)
+        return float(y[0] + middle), float(spread)
+    found = []
+    for column in y.T:
+        there = ~np.isnan(column)
+        found.append(_scaling_of(column[there], None if weights is None else weights[there]))
+    return np.array([mean for mean, _ in found]), np.array([scale for _, scale in found])
+
+
 def _mean_and_std(values: FloatArray, weights: FloatArray | None) -> tuple[FloatArray, FloatArray]:
     """Returns mean and standard deviation over the rows of values, (n,) or (n, d), by their weights."""
     if weights is None:
         return values.mean(axis=0), values.std(axis=0)
     mean = np.average(values, axis=0, weights=weights)
     return mean, np.sqrt(np.average(np.square(values - mean), axis=0, weights=weights))
+
+
+def check_vary(y: FloatArray, names: Sequence[str] = ()) -> None:
+    """Raises where targets y (n,), or one of several (n, q), by its name, are constant or known in fewer than two
+    rows."""
+    if y.ndim == 1:
+        return check_varies(y)
+    for j, column in enumerate(y.T):
+        what = f"the target {names[j]!r}" if names else f"column {j} of y"
+        if (there := ~np.isnan(column)).sum() < 2:
+            raise ValueError(f"{what} has {there.sum()} values, and at least two are needed: leave it out")
+        check_varies(column[there], what, "leave it out, or check that the right column was passed")
+    return None
 
 
 def check_varies(y: FloatArray, what: str = "y", remedy: str = "check that the right column was passed as y") -> None:
@@ -315,10 +348,13 @@ def check_varies(y: FloatArray, what: str = "y", remedy: str = "check that the r
 def warn_of_units(X: FloatArray, y: FloatArray, columns: InputMap | None = None) -> None:
     """Warns where data that are not to be standardised are far from it: training starts at mean 0 and scales of 1."""
     apart = []
-    if abs(y.mean()) > FAR * max(y.std(), 1.0):
-        apart.append(f"y has mean {y.mean():.3g}")
-    if not 1 / FAR <= y.std() <= FAR:
-        apart.append(f"y has standard deviation {y.std():.3g}")
+    for j, target in enumerate(y.reshape(len(y), -1).T):
+        mean, std = float(np.nanmean(target)), float(np.nanstd(target))
+        name = "y" if y.ndim == 1 else f"column {j} of y"
+        if abs(mean) > FAR * max(std, 1.0):
+            apart.append(f"{name} has mean {mean:.3g}")
+        if not 1 / FAR <= std <= FAR:
+            apart.append(f"{name} has standard deviation {std:.3g}")
     columns = InputMap.plain(X.shape[1]) if columns is None else columns
     spread = columns.shared(columns.inputs(X).std(0))
     wide = np.flatnonzero((spread > 0) & ((spread > FAR) | (spread < 1 / FAR)))

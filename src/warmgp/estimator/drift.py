@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from scipy.special import digamma
 from scipy.stats import chi2
@@ -71,25 +73,28 @@ class Update:
 class Drift:
     """Holds what new rows say of a model: z of each of them, and of the model's own rows."""
 
-    z: Tensor  # (m,)
+    z: Tensor  # (m,), or (m, q) of q targets, which count alike
     density: float
     before: float  # the mean log density of its own rows
     square_before: float  # the mean z² of its own rows
     spread_before: float  # the variance of their z²
 
     @classmethod
-    def of(cls, posterior: Posterior, x: Tensor, y: Tensor, noise: RowNoise | None, y_scale: float) -> Drift:
-        """Returns what a posterior says of new rows x, (m, d), y, (m,), and the noise of these, before it has them."""
+    def of(cls, posterior: Posterior, x: Tensor, y: Tensor, noise: RowNoise | None, y_scale: Any) -> Drift:
+        """Returns what a posterior says of new rows x, (m, d), y, (m,) or (m, q), and the noise of these, before it has
+        them. ``y_scale`` is the unit of y, or of each of several targets."""
         mean, latent = posterior.mean_and_variance(x.to(posterior.x))
         variance = latent.double() + torch.as_tensor(Noise(posterior.theta, noise).at(), device=latent.device)
+        variance = variance if y.ndim == 1 else variance[:, None].expand(y.shape)
         z = (y.to(variance) - mean.double()) / variance.sqrt()
-        unit = 0.5 * math.log(2 * math.pi) + math.log(y_scale)
+        unit = 0.5 * math.log(2 * math.pi) + float(np.mean(np.log(y_scale)))
         density = float((-0.5 * z.square() - 0.5 * variance.log()).mean()) - unit
-        inverse, bias = _inverse_diagonal(posterior)
-        v = posterior.solution[:, 0].double()
+        inverse, bias = inverse_diagonal(posterior)
+        q = posterior.n_targets
+        v, inverse = posterior.solution[:, :q].double(), inverse[:, None]
         square = float((v.square() / inverse).mean())
         if posterior.factor is None:
-            square = float(v.square().sum() / inverse.sum())  # a ratio of sums, which few samples do not move far
+            square = float(v.square().sum() / (q * inverse.sum()))  # a ratio of sums, which few samples do not move far
         before = -0.5 * square + 0.5 * (float(inverse.log().mean()) - bias) - unit
         return cls(z, density, before, square, float((v.square() / inverse).var()))
 
@@ -103,7 +108,7 @@ class Drift:
         """Whether that is far, and no chance."""
         heavy = max(1.0, self.spread_before / (2.0 * self.square_before**2))  # 1 where errors are normal
         total = float(self.z.square().sum()) / self.square_before
-        return self.loss > FAR and float(chi2.sf(total / heavy, len(self.z) / heavy)) < CHANCE
+        return self.loss > FAR and float(chi2.sf(total / heavy, self.z.numel() / heavy)) < CHANCE
 
     def told(self, n_steps: int) -> str:
         """Says that a new fit is due, where hyperparameters took so many steps with the new rows."""
@@ -116,7 +121,7 @@ class Drift:
         )
 
 
-def _inverse_diagonal(posterior: Posterior) -> tuple[Tensor, float]:
+def inverse_diagonal(posterior: Posterior) -> tuple[Tensor, float]:
     """Returns (H⁻¹)_ii of the training rows, (n,), and what is to be taken off their logarithms in the mean.
 
     They are exact where there is a factor of H, and otherwise mean squares over s samples, whose logarithm is too small
@@ -125,5 +130,5 @@ def _inverse_diagonal(posterior: Posterior) -> tuple[Tensor, float]:
     if posterior.factor is not None:
         return torch.cholesky_inverse(posterior.factor).diagonal(), 0.0
     s = posterior.n_samples
-    inverse = posterior.solution[:, 1:].double().square().mean(1)
+    inverse = posterior.solution[:, posterior.n_targets :].double().square().mean(1)
     return inverse, float(digamma(s / 2)) - math.log(s / 2)

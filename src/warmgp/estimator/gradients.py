@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, TypeGuard
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,21 +12,13 @@ from warmgp.data.arrays import check_inputs
 from warmgp.data.column_kinds import Circle, ColumnKind, Geographic
 from warmgp.data.scaling import Standardizer
 from warmgp.differentiable import Differentiable
+from warmgp.estimator.targets import check_one_target
 from warmgp.posterior import Posterior
 
 
 def wants_gradient(X: Any) -> TypeGuard[Tensor]:
     """Says whether X is a tensor whose gradient is recorded at the moment."""
     return isinstance(X, Tensor) and X.requires_grad and torch.is_grad_enabled()
-
-
-def check_one_target(scaler: Standardizer) -> None:
-    """Raises where a model has several targets, each with a unit of its own: gradients are for one at a time."""
-    if np.ndim(scaler.y_scale) > 0:
-        raise ValueError(
-            f"the model has {np.size(scaler.y_scale)} targets, and gradients in X are given for one: take the model of "
-            "one target alone, for BoTorch one WarmModel for each in a botorch.models.model.ModelList"
-        )
 
 
 def standardised(scaler: Standardizer, X: Tensor) -> Tensor:
@@ -65,8 +56,8 @@ def _inputs_of(kind: ColumnKind, X: Tensor, label: str) -> Tensor:
 
 def prediction(model: Any, X: Tensor, return_std: bool, include_noise: bool) -> Any:
     """Returns mean, and std where it is asked for, (m,) each, of a fitted estimator, differentiable in X."""
+    check_one_target(model, "a gradient in X")
     posterior, scaler = model.posterior_, model.scaler_
-    check_one_target(scaler)
     scaler.columns.inputs(check_inputs(model, X.detach()))
     x, answers = standardised(scaler, X).to(posterior.x.device), Differentiable(posterior)
     if not return_std:
@@ -80,6 +71,5 @@ def prediction(model: Any, X: Tensor, return_std: bool, include_noise: bool) -> 
 def functions(model: Any, posterior: Posterior, X: Tensor, n_samples: int) -> Tensor:
     """Returns the first posterior functions of a posterior in the units of a fitted estimator, (m, n_samples)."""
     scaler, numbers = model.scaler_, torch.arange(n_samples)
-    check_one_target(scaler)
     x = standardised(scaler, X).to(posterior.x.device)
     return (scaler.y_mean + scaler.y_scale * Differentiable(posterior).samples(x, numbers)).to(X)

@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.diagnosis import Diagnosis, diagnosed
-from warmgp.estimator.left_out import LeaveOneOut, leave_one_out_of, standardised_targets
+from warmgp.estimator.left_out import LeaveOneOut, leave_one_out_of, pattern_targets, standardised_targets
 from warmgp.estimator.reported import Asked, report_on
+from warmgp.estimator.targets import check_one_target
 from warmgp.likelihood import Likelihood, likelihood_of
 from warmgp.planning.memory import H_fits
 from warmgp.planning.plan import Plan
@@ -46,6 +47,7 @@ class Insight:
         kernel matrix, and ``loo_.mean_error`` and its like say how exact that is.
         """
         check_is_fitted(self, "hyperparameters_")
+        check_one_target(self, "loo_")
         with self._at_work():
             return leave_one_out_of(self)
 
@@ -56,6 +58,8 @@ class Insight:
         on an input or on the order of rows, how much each input counts, and remarks with what to do. See the page "Is
         my model any good?".
         """
+        check_is_fitted(self, "hyperparameters_")
+        check_one_target(self, "diagnose")
         return diagnosed(self, self.loo_)
 
     def report(
@@ -79,7 +83,8 @@ class Insight:
 
         It is computed when it is first asked for: exactly up to 2,500 points, otherwise by some hundred products with
         the kernel matrix at most, and ``log_marginal_likelihood_error_`` says how exact it is. With a trend it is that
-        of its estimated coefficients, the profile likelihood. Less n log(``scaler_.y_scale``) it is in units of y.
+        of its estimated coefficients, the profile likelihood. Less n log(``scaler_.y_scale``) it is in units of y. Of
+        several targets it is the sum.
         """
         return self._found_likelihood().value
 
@@ -95,7 +100,9 @@ class Insight:
             if n <= MOST_STORED:
                 stored = H_fits(n, torch.float64, self.plan_.memory_budget)
             with self._at_work():
-                self.likelihood_ = likelihood_of(self.posterior_, standardised_targets(self), stored=stored)
+                found = [likelihood_of(self.posterior_, standardised_targets(self), stored=stored)]
+                found += [likelihood_of(one.posterior, y, stored=stored) for one, y in pattern_targets(self)]
+            self.likelihood_ = Likelihood(sum(one.value for one in found), sum(one.error for one in found))
         return self.likelihood_
 
     def _at_work(self) -> Any:

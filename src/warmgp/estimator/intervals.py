@@ -58,7 +58,8 @@ class Intervals:
         ``include_noise=False`` it is for the function without noise. The interval is that of the normal predictive
         distribution at the trained hyperparameters, mean ± z·std with z = 1.645 for 90%.
 
-        For a grid of xarray (:meth:`predict`) a Dataset with "lower" and "upper" comes back.
+        Of q targets it is (rows of X, q, 2). For a grid of xarray (:meth:`predict`) a Dataset with "lower" and "upper"
+        comes back.
         """
         return self._quantiles(X, ("lower", "upper"), ends_of(check_coverage(coverage)), include_noise)
 
@@ -66,8 +67,8 @@ class Intervals:
         """Returns quantiles of the predictive distribution for each row of X, (rows of X, len(q)), in the order of q.
 
         A new observation is below the quantile of level 0.05 in one case of twenty; that of 0.5 is the mean. With
-        ``include_noise=False`` they are those of the function without noise. For a grid of xarray a Dataset with
-        "q0.05" and so on comes back.
+        ``include_noise=False`` they are those of the function without noise. Of several targets they are (rows of X,
+        targets, len(q)). For a grid of xarray a Dataset with "q0.05" and so on comes back.
         """
         levels = check_levels(q).tolist()
         return self._quantiles(X, [f"q{level:g}" for level in levels], levels, include_noise)
@@ -79,7 +80,9 @@ class Intervals:
             return like(X, normal_quantiles(mean, std, levels))
         found = self.predict(X, return_std=True, include_noise=include_noise)
         made = {}
-        for name, level in zip(names, levels, strict=True):
-            values = found["mean"] + float(ndtri(level)) * found["std"]
-            made[name] = values.assign_attrs(long_name=f"quantile {level:g}")
-        return found.drop_vars(["mean", "std"]).assign(made)
+        for mean in [one for one in found.data_vars if one.startswith("mean")]:
+            of = mean.removeprefix("mean")  # of several targets the name of one
+            for name, level in zip(names, levels, strict=True):
+                values = found[mean] + float(ndtri(level)) * found[f"std{of}"]
+                made[f"{name}{of}"] = values.assign_attrs(long_name=f"quantile {level:g}")
+        return found.drop_vars(list(found.data_vars)).assign(made)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from warmgp.estimator.several import Pattern
 from warmgp.leave_one_out import left_out, targets_of
 from warmgp.posterior import Posterior
 
@@ -96,8 +97,23 @@ def leave_one_out_of(model: Any) -> LeaveOneOut:
 
 
 def standardised_targets(model: Any) -> torch.Tensor | None:
-    """Returns the targets of the training rows in standardised units, with any trend, (n,); None in an earlier file."""
+    """Returns the targets of the training rows in standardised units, with any trend, (n,) or (n, q); None where a file
+    of an earlier version has none."""
     posterior: Posterior = model.posterior_
     if model.y_train_ is None:
         return None
-    return torch.as_tensor(model.scaler_.y(model.y_train_)).to(posterior.x.device)
+    return _standardised(model, model.which_, model.y_train_).to(posterior.x.device)
+
+
+def pattern_targets(model: Any) -> list[tuple[Pattern, torch.Tensor]]:
+    """Returns the targets that are known in rows of their own, each with its values in standardised units."""
+    return [(one, _standardised(model, one.which, one.y).to(one.posterior.x.device)) for one in model.patterns_]
+
+
+def _standardised(model: Any, which: tuple[int, ...], y: FloatArray) -> torch.Tensor:
+    """Returns values y, (n,) or (n, k), of these targets in standardised units."""
+    scaler = model.scaler_
+    if not model.target_names_:
+        return torch.as_tensor(scaler.y(y))
+    mean, scale = (part[list(which)] for part in (scaler.y_mean, scaler.y_scale))
+    return torch.as_tensor((y.reshape(len(y), -1) - mean) / scale).reshape(y.shape)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,88 +11,53 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from warmgp.control import Targets
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.drift import Update
-from warmgp.estimator.parameters import check_parameters
+from warmgp.estimator.posterior_file import (
+    PATTERN,
+    pattern_of,
+    pattern_tensors,
+    posterior_of,
+    posterior_tensors,
+    rules_of,
+    target_rules,
+    trend_of,
+)
 from warmgp.estimator.report import Report
+from warmgp.estimator.settings_json import NOT_SAVED, settings_from_json, settings_to_json
 from warmgp.estimator.units import known
 from warmgp.files import columns_json, plan_json
-from warmgp.files.format import FileError, fingerprint, read, to_json, write
-from warmgp.gradient import GradientEstimator
-from warmgp.gradient.features import FeaturePrior
-from warmgp.hyperparameters import Hyperparameters, Units
-from warmgp.kernels import KERNELS, Kernel, get_kernel
+from warmgp.files.format import FileError, read, write
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import KERNELS, get_kernel
 from warmgp.likelihood import Likelihood
-from warmgp.operators.row_noise import RowNoise
 from warmgp.planning.devices import resolve_device
-from warmgp.planning.request import DTYPES, STARTS, bytes_of
-from warmgp.posterior import Posterior
 from warmgp.schema import (
     DOUBLE,
-    Check,
     TensorRule,
     check_tensors,
-    either,
     expect,
     list_of,
     maybe,
     number,
     of_class,
-    of_hint,
     one_of,
     record,
     text,
     truth,
     whole,
 )
-from warmgp.solvers import SOLVERS, Solver
-from warmgp.trend import NAMED, Basis, Trend
+from warmgp.solvers import Solver
 
 if TYPE_CHECKING:
     from warmgp.estimator.regressor import GPRegressor
 
-NOT_SETTINGS = ("callbacks", "verbose", "checkpoint", "checkpoint_every", "memory_budget", "time_limit")
-"""Parameters that the result of a resumed fit does not depend on: they are not part of a fingerprint."""
-LATER = {
-    "columns": None, "anisotropy": None, "trend": None, "missing": "error", "unknown_category": "error",
-    "learn_noise": True, "robust": False,
-}  # fmt: skip
-"""Parameters that earlier versions did not have, and what means the same as not having them: no part of a fingerprint
-then, so that checkpoints of those versions still go on."""
-NOT_SAVED = ("callbacks", "checkpoint")
-"""Parameters that belong to one fit, not to its model: a loaded model that is fitted again writes nowhere."""
-
 TENSORS = {
-    "x": TensorRule(("n", "d")),
     "theta": TensorRule(("t",), DOUBLE, positive=True),
-    "solution": TensorRule(("n", "1 + s")),
-    "frequencies": TensorRule(("m", "d")),
-    "sin_weights": TensorRule(("m", "s")),
-    "cos_weights": TensorRule(("m", "s")),
     "x_mean": TensorRule(("d",), DOUBLE),
     "x_scale": TensorRule(("d",), DOUBLE, positive=True),
-    "y_scaling": TensorRule((2,), DOUBLE),
 }
-TREND = {
-    "trend_transform": TensorRule(("p", "p"), DOUBLE),
-    "trend_solution": TensorRule(("n", "p")),
-    "trend_coefficients": TensorRule(("p", "1 + s"), DOUBLE),
-    "trend_covariance": TensorRule(("p", "p"), DOUBLE),
-}
-"""Tensors of a model with a trend, whose terms the content names."""
-TARGETS = {
-    "targets": TensorRule(("n", "s"), (torch.int16, torch.int32)),
-    "targets_step": TensorRule((1,), DOUBLE, positive=True),
-}
-"""What the samples were solved for, where variances come from them; files of earlier versions have none."""
-NOISE = {
-    "noise_shares": TensorRule(("n",), DOUBLE, positive=True),
-    "noise_known": TensorRule(("n",), DOUBLE),
-}
-"""What the noise of each row is made of, where rows have noise of their own."""
-TARGET = {"y_train": TensorRule(("n",), DOUBLE), "training_rows": TensorRule(("n",), (torch.int64,))}
-"""The targets in the user's units, and the numbers of their rows; files of earlier versions have none."""
+"""Tensors of every model beside those of its posterior."""
 ROBUST = {"robust_weights": TensorRule(("rows",), DOUBLE)}
 """The weights that a robust fit gave to all rows of its data, used or not."""
 SIGNED = maybe(number(-np.inf))
@@ -117,96 +81,12 @@ CONTENT = record(
         "trend_terms": list_of(list_of(whole(0))),
         "target_name": maybe(text),
         "log_marginal_likelihood_error": number(0.0),
+        "target_names": list_of(text),
+        "which": list_of(whole(0)),
+        "patterns": list_of(PATTERN),
         "updates": list_of(of_class(Update, log_density=SIGNED, log_density_before=SIGNED, loss=SIGNED)),
     },
 )
-
-
-# -- settings --------------------------------------------------------------------------------------------------------
-def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the estimator's parameters as JSON values: objects by name and options, generators as None."""
-    out: dict[str, Any] = {}
-    for name, value in parameters.items():
-        value = value.item() if isinstance(value, np.generic) else value
-        if isinstance(value, Kernel):
-            value = value.name
-        elif isinstance(value, Solver | GradientEstimator):
-            value = plan_json.options_to_json(value)
-        elif isinstance(value, Hyperparameters):
-            units = {} if value.units is None else {"units": [value.units.y, *value.units.x]}
-            value = {"hyperparameters": value.vector.tolist(), **units}
-        elif isinstance(value, torch.device | torch.dtype):
-            value = str(value).removeprefix("torch.")
-        elif isinstance(value, os.PathLike):
-            value = os.fspath(value)
-        elif name == "columns":
-            value = columns_json.said_to_json(value)
-        elif name == "random_state":
-            value = int(value) if isinstance(value, int) else None
-        elif name == "memory_budget" and value is not None:
-            value = bytes_of(value)
-        elif name == "trend" and value is not None and not isinstance(value, str):
-            value = [column if isinstance(column, str) else int(column) for column in value]
-        out[name] = value
-    return out
-
-
-POSITIVE = list_of(number(5e-324))
-SPECIAL: dict[str, Check] = {
-    "kernel": one_of(("auto", *KERNELS)),
-    "solver": either(one_of(("auto", *SOLVERS)), plan_json.solver),
-    "gradient": either(one_of(("auto", *plan_json.GRADIENTS)), plan_json.gradient),
-    "init": either(one_of(STARTS), record({"hyperparameters": POSITIVE}, {"units": POSITIVE})),
-    "device": either(one_of(("auto",)), plan_json.device),
-    "dtype": one_of(("auto", *DTYPES)),
-    "max_epochs": maybe(either(one_of(("auto",)), number(5e-324, finite=False))),
-    "random_state": maybe(whole(0, 2**32 - 1)),
-    "columns": columns_json.SAID,
-    "trend": maybe(either(one_of(NAMED), list_of(either(text, whole(0))))),
-}
-"""Checks of the parameters whose annotations do not say what a file may hold."""
-
-
-def settings_from_json(cls: type[GPRegressor], values: Any) -> dict[str, Any]:
-    """Returns parameters for a new estimator, checked; a solver that is not ours becomes "auto"."""
-    hints = typing.get_type_hints(cls.__init__)
-    known = {name: SPECIAL[name] if name in SPECIAL else of_hint(hints[name]) for name in hints if name != "return"
-             and name not in NOT_SAVED}  # fmt: skip
-    values = {k: v for k, v in values.items() if k not in NOT_SAVED} if isinstance(values, dict) else values
-    record({}, known)(values, "settings")
-    out = dict(values)
-    solver, gradient, init = out.get("solver"), out.get("gradient"), out.get("init")
-    if isinstance(solver, dict):
-        out["solver"] = SOLVERS[solver["name"]](**solver["options"]) if solver["name"] in SOLVERS else "auto"
-    if isinstance(gradient, dict):
-        out["gradient"] = plan_json.GRADIENTS[gradient["name"]](**gradient["options"])
-    out["columns"] = columns_json.said_from_json(out.get("columns"))
-    if isinstance(init, dict):
-        expect(len(init["hyperparameters"]) > 2, "settings.init", "noise, signal and lengths", "too few numbers")
-        out["init"] = Hyperparameters.from_vector(torch.tensor(init["hyperparameters"], dtype=torch.float64))
-        if units := init.get("units"):
-            out["init"] = out["init"].known_in(Units(units[0], tuple(units[1:])))
-    check_parameters({**cls(**out).get_params(deep=False), "device": "cpu"})  # the device of the fit need not be here
-    return out
-
-
-def made_from(model: GPRegressor, data: Mapping[str, np.ndarray], seed: int) -> tuple[str, dict[str, str]]:
-    """Returns (fingerprint, parts by name) of the data and of every setting that changes the result.
-
-    ``seed`` is the number that this fit draws from ``random_state``: of a generator it is all that counts.
-    """
-    settings = settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SETTINGS})
-    for name, value in LATER.items():
-        if settings[name] == value:
-            del settings[name]
-    if isinstance(model.kernel, Kernel):  # with its options, where it has any
-        settings["kernel"] = f"{model.kernel!r} {sorted(vars(model.kernel).items())}"
-    if model.random_state is not None and settings["random_state"] is None:
-        settings["random_state"] = f"a generator that draws {seed}"
-    parts = {name: to_json(value) for name, value in settings.items()}
-    tensors = {name: torch.tensor(values) for name, values in data.items()}
-    marks = {name: fingerprint(values) for name, values in tensors.items()}
-    return fingerprint(*tensors.values(), to_json(settings)), {**marks, **parts}
 
 
 # -- there and back --------------------------------------------------------------------------------------------------
@@ -218,28 +98,15 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"kernel {kernel.name!r} is not part of warmgp, and a file holds no code: it cannot be saved")
     scaler = model.scaler_
     tensors = {
-        "x": posterior.x,
+        **posterior_tensors(posterior),
         "theta": posterior.theta.vector,
-        "solution": posterior.solution,
-        "frequencies": posterior.prior.frequencies,
-        "sin_weights": posterior.prior.sin_weights,
-        "cos_weights": posterior.prior.cos_weights,
         "x_mean": torch.as_tensor(scaler.x_mean),
         "x_scale": torch.as_tensor(scaler.x_scale),
-        "y_scaling": torch.tensor([scaler.y_mean, scaler.y_scale], dtype=torch.float64),
+        "y_scaling": torch.as_tensor(np.array([scaler.y_mean, scaler.y_scale])),  # (2,), or (2, q)
     }
     trend = posterior.trend
-    if trend is not None:
-        parts = ("solution", "coefficients", "covariance")
-        tensors |= {
-            "trend_transform": trend.basis.transform,
-            **{f"trend_{name}": getattr(trend, name) for name in parts},
-        }
-    if posterior.targets is not None:
-        tensors["targets"] = posterior.targets.codes
-        tensors["targets_step"] = torch.tensor([posterior.targets.step], dtype=torch.float64)
-    if posterior.noise is not None:
-        tensors |= {"noise_shares": posterior.noise.shares, "noise_known": posterior.noise.known}
+    for place, pattern in enumerate(model.patterns_, 1):
+        tensors |= pattern_tensors(pattern, place)
     if model.y_train_ is not None and model.training_rows_ is not None:
         tensors |= {"y_train": torch.as_tensor(model.y_train_), "training_rows": torch.as_tensor(model.training_rows_)}
     if model.robust_weights_ is not None:
@@ -260,6 +127,9 @@ def save(model: GPRegressor, path: str | os.PathLike[str]) -> None:
         "feature_names": None if names is None else list(names),
         "target_name": getattr(model, "target_name_", None),
     }
+    if model.target_names_:
+        content |= {"target_names": list(model.target_names_), "which": list(model.which_)}
+        content["patterns"] = [{"which": list(one.which), "exact": one.posterior.exact} for one in model.patterns_]
     if likelihood is not None:
         content["log_marginal_likelihood_error"] = likelihood.error
     if model.updates_:
@@ -301,14 +171,20 @@ def _restore(
     CONTENT(content, "")
     settings = settings_from_json(cls, content["settings"])
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
-    terms = content.get("trend_terms")
-    more = dict(TREND) if terms is not None else {}
-    for some in (TARGETS, NOISE, TARGET, ROBUST):
-        more |= some if some.keys() & tensors.keys() else {}
-    sizes = check_tensors(tensors, TENSORS | more)
+    terms, kernel, which = content.get("trend_terms"), get_kernel(content["kernel"]), _targets(content)
+    expect("theta" in tensors and "x" in tensors, "tensors", "theta and x", "not")
+    theta = Hyperparameters.from_vector(tensors["theta"])
+    others = tuple(
+        pattern_of(one, tensors, number, place, kernel, theta, tensors["x"].shape[-1])
+        for number, one in enumerate(content.get("patterns", []), 1)
+    )
+    scalings = (2, len(content["target_names"])) if "target_names" in content else (2,)
+    rules = TENSORS | rules_of(tensors, terms) | {"y_scaling": TensorRule(scalings, DOUBLE)}
+    for some in (target_rules(len(which)), ROBUST):
+        rules |= some if some.keys() & tensors.keys() else {}
+    sizes = check_tensors(tensors, rules)
     d, lengths = sizes["d"], sizes["t"] - 2
     expect(lengths in (1, d), "theta", f"{2 + d} or 3 numbers", sizes["t"])
-    expect(sizes["1 + s"] == 1 + sizes["s"], "solution", f"of {1 + sizes['s']} columns", sizes["1 + s"])
     for one in content["history"]:
         expect(len(one["length_scales"]) == lengths, "length_scales", f"{lengths} numbers", len(one["length_scales"]))
     names, angle = content["feature_names"], content.get("angle", 0.0)
@@ -316,26 +192,20 @@ def _restore(
     expect(
         not angle or (d == lengths == 2 and not columns.parts and angle < 90), "angle", "below 90, of a plane", angle
     )
-    y_mean, y_scale = tensors["y_scaling"].tolist()
-    expect(y_scale > 0, "y_scaling", "a positive scale", y_scale)
+    y_mean, y_scale = tensors["y_scaling"].numpy()
+    expect(bool((y_scale > 0).all()), "y_scaling", "a positive scale", y_scale)
 
-    trend = None if terms is None else _trend(terms, tensors, sizes, angle).to(place)
-    parts = ("x", "solution", "frequencies", "sin_weights", "cos_weights")
-    there = {name: tensors[name].to(place) for name in parts}
-    prior = FeaturePrior(there["frequencies"], there["sin_weights"], there["cos_weights"])
-    theta = Hyperparameters.from_vector(tensors["theta"])
-    targets = None
-    if "targets" in tensors:
-        targets = Targets(tensors["targets"].to(place), float(tensors["targets_step"]))
+    trend = None if terms is None else trend_of(terms, tensors, sizes, angle, len(which)).to(place)
     model = cls(**settings)
     model.plan_ = plan
     model.report_ = _report(content, sizes["s"]).read_on(place)
     scaling = tensors["x_mean"].numpy(), tensors["x_scale"].numpy(), y_mean, y_scale
     model.scaler_, model.columns_ = Standardizer(*scaling, columns, angle), columns
-    model.posterior_ = Posterior(
-        there["x"], get_kernel(content["kernel"]), theta, there["solution"], prior, exact=content["exact"],
-        trend=trend, targets=targets, noise=_noise(tensors, place),
-    )  # fmt: skip
+    model.posterior_ = posterior_of(
+        tensors, sizes, place, kernel, theta, exact=content["exact"], n_targets=len(which), trend=trend
+    )
+    model.which_, model.patterns_ = which, others
+    model.target_names_ = tuple(content.get("target_names", ()))
     model.hyperparameters_ = known(theta, model.scaler_)
     model.history_ = list(plan_json.history_from_json(content["history"]))
     model.n_steps_, model.converged_ = len(model.history_), content["converged"]
@@ -354,12 +224,17 @@ def _restore(
     return model
 
 
-def _noise(tensors: Mapping[str, Tensor], place: torch.device) -> RowNoise | None:
-    """Returns what the noise of each row of a file is made of; None where it is the same for all."""
-    if "noise_known" not in tensors:
-        return None
-    expect(bool((tensors["noise_known"] >= 0).all()), "noise_known", "variances of at least 0", "negative ones")
-    return RowNoise(tensors["noise_shares"], tensors["noise_known"]).to(place)
+def _targets(content: Mapping[str, Any]) -> tuple[int, ...]:
+    """Returns the numbers of the targets of a model's own posterior; every target has to be somewhere, once."""
+    if "target_names" not in content:
+        expect("patterns" not in content and "which" not in content, "patterns", "for several targets only", "others")
+        return (0,)
+    names, which = content["target_names"], tuple(content.get("which", ()))
+    parts = [which, *(tuple(one["which"]) for one in content.get("patterns", []))]
+    expect(1 < len(names) == len(set(names)), "target_names", "at least two different names", len(names))
+    listed = sorted(j for part in parts for j in part)
+    expect(all(parts) and listed == list(range(len(names))), "which", "every target once", str(listed))
+    return which
 
 
 def _robust_weights(tensors: Mapping[str, Tensor]) -> np.ndarray | None:
@@ -369,18 +244,6 @@ def _robust_weights(tensors: Mapping[str, Tensor]) -> np.ndarray | None:
         return None
     expect(bool(((weights >= 0) & (weights <= 1)).all()), "robust_weights", "weights from 0 to 1", "others")
     return weights.numpy()
-
-
-def _trend(terms: list[list[int]], tensors: Mapping[str, Tensor], sizes: Mapping[str, int], angle: float) -> Trend:
-    """Returns the trend of a file, checked, over inputs that are turned by the angle."""
-    expect(len(terms) == sizes["p"], "trend_terms", f"{sizes['p']} terms", len(terms))
-    for term in terms:
-        known = len(term) <= 2 and all(column < sizes["d"] for column in term) and term == sorted(term)
-        expect(known, "trend_terms", f"products of at most two of {sizes['d']} columns", str(term))
-    whole = {(), *((column,) for term in terms for column in term)} <= {tuple(term) for term in terms}
-    expect(whole, "trend_terms", "a trend with the constant and every column of a product", str(terms))
-    basis = Basis(tuple(tuple(term) for term in terms), tensors["trend_transform"], angle)
-    return Trend(basis, *(tensors[f"trend_{name}"] for name in ("solution", "coefficients", "covariance")))
 
 
 def _report(content: Mapping[str, Any], samples: int) -> Report:

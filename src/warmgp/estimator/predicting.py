@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from warmgp.checks import check_count
 from warmgp.data.arrays import all_finite, check_inputs, check_targets, integer_rest, like, to_numpy
-from warmgp.data.named_grids import is_named
+from warmgp.data.named_grids import is_named, merged
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.anisotropy import Anisotropy, anisotropy_of
 from warmgp.estimator.blocks import group_averages
@@ -20,6 +22,7 @@ from warmgp.estimator.gradients import functions, prediction, wants_gradient
 from warmgp.estimator.maps import blocks_named, predict_named
 from warmgp.estimator.parameters import check_seed
 from warmgp.estimator.samples import new_samples
+from warmgp.estimator.targets import Targets, check_one_target
 from warmgp.estimator.trend import TrendCoefficients, coefficients_of
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
@@ -31,7 +34,7 @@ from warmgp.training.state import TrainingOptions
 FloatArray = NDArray[np.float64]
 
 
-class Predicting:
+class Predicting(Targets):
     """Answers for a fitted estimator: what it needs of it are the posterior, the scaler and the plan."""
 
     posterior_: Posterior
@@ -42,7 +45,7 @@ class Predicting:
 
     def __sklearn_tags__(self) -> Any:
         """Returns scikit-learn's tags: whether missing cells are taken."""
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "mean"
         return tags
 
@@ -61,6 +64,8 @@ class Predicting:
         """The coefficients of the trend and their standard errors, in the units of X and y; None without a trend."""
         check_is_fitted(self, "hyperparameters_")
         trend, scaler = self.posterior_.trend, self.scaler_
+        if trend is not None:
+            check_one_target(self, "trend_")
         return None if trend is None else coefficients_of(trend, scaler)
 
     def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
@@ -78,9 +83,12 @@ class Predicting:
         says how exact that is), and the covariance without noise has rank at most ``n_probes``. The mean alone is
         computed without them.
 
+        Of q targets mean and std are (m, q), and the covariance is (m, m, q).
+
         X may also be an ``xarray.Dataset`` or ``DataArray`` whose coordinates or variables have the names of the
         inputs, such as :func:`warmgp.grid` makes. What comes back is then one Dataset over the same dimensions, with
-        the variables "mean" and, with ``return_std``, "std"; NaN where an input is missing.
+        the variables "mean" and, with ``return_std``, "std"; NaN where an input is missing. Of several targets they are
+        "mean_a" and so on, by their names.
 
         Where X is a tensor that requires a gradient, mean and std have one in X; a covariance of a few points that has
         one is that of :class:`warmgp.botorch.WarmModel`.
@@ -91,7 +99,7 @@ class Predicting:
         if is_named(X):
             if return_cov:
                 raise ValueError("return_cov is not for named grids: give rows of inputs, or ask for return_std")
-            return predict_named(self, X, std=return_std, include_noise=include_noise)
+            return self._named(lambda model: predict_named(model, X, std=return_std, include_noise=include_noise))
         if wants_gradient(X):
             if return_cov:
                 raise ValueError(
@@ -103,31 +111,52 @@ class Predicting:
         rows = len(posterior.x) if posterior.exact and (return_std or return_cov) else len(x)
         with free_threads(x.device, rows * len(posterior.x)):
             if not (return_std or return_cov):
-                return like(X, all_finite(self.scaler_.y_back(posterior.mean(x).cpu().double().numpy())))
+                mean = self._over_targets(lambda one: one.mean(x))
+                return like(X, all_finite(self.scaler_.y_back(mean)))
             noise = posterior.noise_variance if include_noise else 0.0
             if return_cov:
-                covariance = posterior.covariance(x).double().cpu().numpy() + noise * np.eye(len(x))
-                centre = self.scaler_.y_back(posterior.mean(x).cpu().double().numpy())
-                with np.errstate(over="ignore"):
-                    covariance *= self.scaler_.y_scale
-                    covariance *= self.scaler_.y_scale
-                return like(X, all_finite(centre)), like(X, all_finite(covariance))
-            mean, variance = posterior.mean_and_variance(x)
-            std = (variance.double() + noise).sqrt().cpu().numpy()
-            centre = self.scaler_.y_back(mean.cpu().double().numpy())
+                centre = self.scaler_.y_back(self._over_targets(lambda one: one.mean(x)))
+                return like(X, all_finite(centre)), like(X, all_finite(self._covariance(x, noise)))
+            both = self._over_targets(lambda one: _with_variance(*one.mean_and_variance(x)))
+            std = torch.as_tensor(both[..., 1] + noise).sqrt().numpy()
+            centre = self.scaler_.y_back(both[..., 0])
             return like(X, all_finite(centre)), like(X, all_finite(self.scaler_.y_scale_back(std)))
+
+    def _covariance(self, x: torch.Tensor, noise: float) -> FloatArray:
+        """Returns the covariance in units of y, (m, m), or (m, m, q) for several targets."""
+        q = self.n_targets_
+
+        def of(posterior: Posterior) -> torch.Tensor:
+            own = posterior.covariance(x).double()
+            return own if q == 1 or posterior.n_targets == 1 else own[:, None].expand(-1, posterior.n_targets, -1)
+
+        covariance = self._over_targets(of)  # (m, m) or (m, q, m)
+        covariance = covariance if q == 1 else np.array(covariance.swapaxes(1, 2))
+        covariance += noise * (np.eye(len(x)) if q == 1 else np.eye(len(x))[..., None])
+        with np.errstate(over="ignore"):
+            covariance *= self.scaler_.y_scale
+            covariance *= self.scaler_.y_scale
+        return covariance
+
+    def _named(self, predict: Callable[[Any], Any]) -> Any:
+        """Returns a Dataset of predictions: of several targets one with the variables of all, by their names."""
+        if self.n_targets_ == 1:
+            return predict(self)
+        found = [made.rename({one: f"{one}_{name}" for one in made.data_vars}) for name, made in self._each(predict)]
+        return merged(found)
 
     def std_error(self, X: ArrayLike, include_noise: bool = True) -> FloatArray:
         """Returns the relative error by chance of :meth:`predict`'s standard deviation at each row of X, (rows of X,).
 
         0.02 means that the std there is within about 2% of the exact one at the same hyperparameters, for two rows of
-        three. It is estimated from the samples behind the std, and zero where that is exact.
+        three. It is estimated from the samples behind the std, and zero where that is exact. Of q targets it is (m, q).
         """
         check_is_fitted(self, "hyperparameters_")
         posterior, x = self.posterior_, self._standardised(X)
         with free_threads(x.device, len(x) * len(posterior.x)):
-            error = posterior.std_error(x, posterior.noise_variance if include_noise else 0.0)
-        return like(X, error.double().cpu().numpy())
+            noise = posterior.noise_variance if include_noise else 0.0
+            error = self._over_targets(lambda one: _shared(one.std_error(x, noise), one))
+        return like(X, error)
 
     def predict_blocks(self, X: ArrayLike, groups: ArrayLike | None = None, points: int | None = None) -> Any:
         """Returns mean and std of the field's average over blocks: block kriging, without the noise of observations.
@@ -139,16 +168,20 @@ class Predicting:
         coordinate's attribute "bounds" names.
 
         The std is exact for a model whose variances are, else it is that of the posterior functions, whose number s =
-        ``n_probes`` leaves it a relative error of about 1/√(2s).
+        ``n_probes`` leaves it a relative error of about 1/√(2s). Of q targets both are (blocks, q).
         """
         check_is_fitted(self, "hyperparameters_")
         if is_named(X):
             if groups is not None or points is None:
                 raise ValueError("a named grid is averaged over its cells: give points, those along a side, no groups")
-            return blocks_named(self, X, points)
+            return self._named(lambda model: blocks_named(model, X, points))
         if groups is None or points is not None:
             raise ValueError("rows of X are averaged by their groups: give groups, one label for each row, no points")
-        mean, std = group_averages(self, X, groups)
+        if self.n_targets_ == 1:
+            mean, std = group_averages(self, X, groups)
+        else:
+            each = [found for _, found in self._each(lambda model: group_averages(model, X, groups))]
+            mean, std = (np.stack(part, 1) for part in zip(*each, strict=True))
         return like(X, mean), like(X, std)
 
     def _standardised(self, X: ArrayLike) -> torch.Tensor:
@@ -157,7 +190,8 @@ class Predicting:
             return torch.as_tensor(self.scaler_.x(check_inputs(self, X), integer_rest(X))).to(self.posterior_.x)
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: int | None = None) -> Any:
-        """Returns posterior functions at X without noise, (rows of X, n_samples).
+        """Returns posterior functions at X without noise, (rows of X, n_samples), or (rows of X, q, n_samples) of q
+        targets, which are independent of each other.
 
         The first ``n_probes`` are stored with the model. Any number can be had with a ``random_state``: the functions
         of a seed are new ones, and cost one more solve at every call. Either way the same arguments give the
@@ -165,6 +199,8 @@ class Predicting:
         """
         check_is_fitted(self, "hyperparameters_")
         check_count("n_samples", n_samples)
+        if wants_gradient(X):
+            check_one_target(self, "a gradient in X")
         posterior, x = self.posterior_, self._standardised(X.detach() if isinstance(X, torch.Tensor) else X)
         if random_state is None and n_samples > posterior.n_samples:
             raise ValueError(
@@ -175,14 +211,35 @@ class Predicting:
             if random_state is not None:
                 check_seed(random_state)
                 seed = int(check_random_state(random_state).randint(2**31 - 1))
-                posterior = new_samples(posterior, self.plan_, self._options(self.plan_), n_samples, seed)
+                options, seeds = self._options(self.plan_), itertools.count(seed)
+
+            def drawn(one: Posterior) -> Posterior:
+                if random_state is None:
+                    return one
+                count = n_samples + one.n_targets - 1  # so many more that no two targets share one
+                return new_samples(one, self.plan_, options, count, next(seeds))
+
             if wants_gradient(X):
-                return functions(self, posterior, X, n_samples)
-            values = posterior.samples(x)[:, :n_samples].double().cpu().numpy()
-        return like(X, all_finite(self.scaler_.y_back(values)))
+                return functions(self, drawn(posterior), X, n_samples)
+            found = self._over_targets(lambda one: drawn(one).samples(x)[..., :n_samples])
+        if self.n_targets_ == 1:
+            return like(X, all_finite(self.scaler_.y_back(found)))
+        return like(X, all_finite(self.scaler_.y_back(found.swapaxes(1, 2)).swapaxes(1, 2)))
 
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Returns log p(y_i | x_i) of each row by the normal predictive distribution, in units of y, (rows of X,)."""
+        """Returns log p(y_i | x_i) of each row by the normal predictive distribution, in units of y, (rows of X,), or
+        (rows of X, q) of q targets."""
         mean, std = self.predict(to_numpy(X), return_std=True)
-        targets = check_targets(y, len(mean))
+        targets = check_targets(y, len(mean), q=self.n_targets_)
         return like(X, -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2)))
+
+
+def _with_variance(mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+    """Returns means (m,) or (m, k) beside the variance (m,) that they share, (m, …, 2), in float64."""
+    own = variance.double() if mean.ndim == 1 else variance.double()[:, None].expand(mean.shape)
+    return torch.stack([mean.double(), own], -1)
+
+
+def _shared(values: torch.Tensor, posterior: Posterior) -> torch.Tensor:
+    """Returns what all targets of a posterior share, (m,), as each of several has it, (m, k)."""
+    return values if posterior.n_targets == 1 else values[:, None].expand(-1, posterior.n_targets)

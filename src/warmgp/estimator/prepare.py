@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from warmgp.checks import warn_user
-from warmgp.data.arrays import check_inputs, check_targets, check_validation, integer_rest
+from warmgp.data.arrays import check_inputs, check_targets, check_validation, integer_rest, target_names
 from warmgp.data.float32_resolution import too_fine
 from warmgp.data.input_map import InputMap
-from warmgp.data.scaling import Standardizer, check_varies, warn_of_units
+from warmgp.data.scaling import Standardizer, check_vary, warn_of_units
 from warmgp.estimator.parameters import check_flat, check_start
 from warmgp.estimator.remarks import remark_outliers
 from warmgp.estimator.row_weights import RowWeights, row_weights
+from warmgp.estimator.several import any_value, check_several
 from warmgp.estimator.trend import OrdinaryTrend, check_inputs_of, detrended
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
@@ -50,7 +51,7 @@ class TrainingData:
     scaler : Standardizer
         The maps from the user's units to these, and back.
     x : ndarray, (n, d)
-    y : ndarray, (n,)
+    y : ndarray, (n,), or (n, q) for several targets, NaN where a value is missing
     held_out : (x, y) or None
     as_given : dict of ndarrays
         The same data in the user's units, by the names that a checkpoint tells them apart by.
@@ -68,6 +69,8 @@ class TrainingData:
         Their targets in the user's units.
     team : Team or None
         The processes that train on them together, if there are several.
+    which : tuple of int
+        The numbers of the targets that y has among those of the fit; empty where the fit has one target.
     """
 
     scaler: Standardizer
@@ -82,6 +85,12 @@ class TrainingData:
     rows: NDArray[np.int64]
     y_given: FloatArray
     team: Team | None = None
+    which: tuple[int, ...] = ()
+
+    @property
+    def n_targets(self) -> int:
+        """The number of targets that y has."""
+        return 1 if self.y.ndim == 1 else self.y.shape[1]
 
     def row_noise(self, device: torch.device) -> RowNoise | None:
         """Returns what the noise of each row is made of; None where all have the same."""
@@ -89,7 +98,7 @@ class TrainingData:
 
     @property
     def targets(self) -> FloatArray:
-        """The targets in the units of y, (n,), with what a trend has taken off them."""
+        """The targets in the units of y, shaped like ``y``, with what a trend has taken off them."""
         if self.trend is None:
             return self.scaler.y_back(self.y)
         return self.scaler.y_back(self.y + self.trend.basis.at(torch.as_tensor(self.x)).numpy() @ self.trend.offset)
@@ -148,37 +157,42 @@ def training_data(
     """Checks and standardises what an estimator is to be fitted to; sets names and number of inputs on it, and the
     name of the target. Rows of weight zero, or of infinite noise, are left out of everything."""
     inputs = check_inputs(model, X, reset=True, least=2)
-    targets, rest = check_targets(y, len(inputs)), integer_rest(X)
-    said, used = row_weights(sample_weight, noise_variance, len(inputs))
+    targets, rest = check_targets(y, len(inputs), q=None, may_lack=True), integer_rest(X)
+    names = target_names(y, targets)
+    check_several(model, names, targets, noise_variance)
+    said, used = row_weights(any_value(targets, sample_weight), noise_variance, len(inputs))
     rows = np.arange(len(inputs)) if used is None else np.flatnonzero(used)
     if used is not None:
         inputs, targets, rest = inputs[used], targets[used], None if rest is None else rest[used]
     name = getattr(y, "name", None)
-    model.target_name_ = name if isinstance(name, str) else None
+    model.target_name_, model.target_names_ = name if isinstance(name, str) and not names else None, names
     columns = columns_of(model, model.columns_)
     check_start(model.init, columns, model.ard)
-    check_varies(targets)
+    check_vary(targets, names)
     if not model.standardize and not isinstance(model.init, Hyperparameters):
         warn_of_units(inputs, targets, columns)
     if model.standardize:
         scaler = Standardizer.fit(inputs, targets, rest, columns, said.weights, said.of_targets(targets))
     else:
         scaler = Standardizer.centring(inputs, columns)
-    remark_outliers(inputs, targets, columns.names)
+        if names:
+            scaler = replace(scaler, y_mean=np.zeros(len(names)), y_scale=np.ones(len(names)))
+    remark_outliers(inputs, targets, columns.names, names)
     x, given, held_out = scaler.x(inputs, rest), {"X": inputs, "y": targets, **said.given}, None
     trend, left, scaler = detrended(model, inputs, x, targets, scaler, said.of_targets(targets))
     if rest is not None:
         given["last digits of X"] = rest
     if validation is not None:
-        given["validation X"], given["validation y"] = check_validation(model, validation)
+        given["validation X"], given["validation y"] = check_validation(model, validation, max(1, len(names)))
         held_out = (
             scaler.x(given["validation X"], integer_rest(validation[0]), "validation X"),
             scaler.y(given["validation y"]),
         )
     known, said = said.variances is not None or not model.learn_noise, said.in_units(scaler.y_scale)
     return TrainingData(
-        scaler, x, left, held_out, given, too_fine(columns, x), trend, said, known, rows, np.array(targets)
-    )
+        scaler, x, left, held_out, given, too_fine(columns, x), trend, said, known, rows, np.array(targets),
+        which=tuple(range(len(names))),
+    )  # fmt: skip
 
 
 def columns_of(model: Any, columns: InputMap) -> InputMap:
@@ -195,23 +209,26 @@ def reader_of(model: Any) -> Any:
     return probe
 
 
-def plan_on(model: Any, settings: Settings, X: ArrayLike) -> Plan:
+def plan_on(model: Any, settings: Settings, X: ArrayLike, n_targets: int = 1) -> Plan:
     """Returns how an estimator would train on such inputs; nothing is set on it."""
     probe = reader_of(model)
     inputs = check_inputs(probe, X, reset=True, least=2)
     columns = columns_of(model, probe.columns_)
     centred = Standardizer.centring(inputs, columns).x(inputs, integer_rest(X))
-    return plan_and_warn(settings, centred.shape, too_fine(columns, centred), not model.learn_noise)
+    return plan_and_warn(settings, centred.shape, too_fine(columns, centred), not model.learn_noise, n_targets)
 
 
-def plan_and_warn(settings: Settings, shape: tuple[int, ...], fine: str, known_noise: bool = False) -> Plan:
+def plan_and_warn(
+    settings: Settings, shape: tuple[int, ...], fine: str, known_noise: bool = False, n_targets: int = 1
+) -> Plan:
     """Plans a training on inputs of that shape, (n, d); warns where it may not find what ``fine`` says of them.
 
-    ``known_noise`` says whether noise is known beside what is learned, or in its place.
+    ``known_noise`` says whether noise is known beside what is learned, or in its place; ``n_targets`` how many targets
+    share H.
     """
     n, d = shape
     check_rich(settings.trend, n, d)
-    plan = plan_for(Request.of(n, d, settings, fine, known_noise))
+    plan = plan_for(Request.of(n, d, settings, fine, known_noise, n_targets))
     single = plan.dtype == torch.float32
     if fine and (single or not isinstance(settings.init, Hyperparameters)):
         remedy = 'use dtype="auto" or "float64"' if single else FINE_GROUPS

@@ -2,52 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
 
-from warmgp.estimator import model_file
-from warmgp.estimator.anisotropy import turned
-from warmgp.estimator.convergence import warn_of_failure, warn_of_solve
+from warmgp.estimator.fitting import Fitting
 from warmgp.estimator.in_units import InUnits
 from warmgp.estimator.insight import Insight
 from warmgp.estimator.intervals import Intervals
-from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.predicting import Predicting
-from warmgp.estimator.prepare import TrainingData, plan_and_warn, plan_on, training_data
-from warmgp.estimator.remarks import judged
-from warmgp.estimator.report import report_of
-from warmgp.estimator.robust import robust_noise, set_aside
-from warmgp.estimator.smoothness import is_chosen, kernel_of, with_kernel
-from warmgp.estimator.start import announce, begin, options_of, training_bar
 from warmgp.estimator.stored import Stored
-from warmgp.estimator.together import Together
-from warmgp.estimator.units import given_start, known
 from warmgp.estimator.updating import Updating
-from warmgp.files.keeper import CheckpointKeeper
 from warmgp.gradient import GradientEstimator
-from warmgp.gradient.exact import log_marginal_likelihood
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.likelihood import Likelihood
-from warmgp.planning.plan import Plan
-from warmgp.planning.threads import limited_threads
 from warmgp.solvers import Solver
-from warmgp.training.limits import Limits
-from warmgp.training.loop import TrainingResult, train_problem
-from warmgp.training.state import Callback, TrainingOptions
+from warmgp.training.state import Callback
 
 
-class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, Updating, RegressorMixin, BaseEstimator):
+class GPRegressor(Fitting, Stored, Predicting, Intervals, InUnits, Insight, Updating, RegressorMixin, BaseEstimator):
     """Regresses by Gaussian processes, on ten thousand to millions of points.
 
     Hyperparameters maximise the marginal likelihood with Adam; its gradient comes from iterative solves that start at
@@ -139,7 +115,8 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, Updating, Reg
     hyperparameters_ : Hyperparameters
         Those that training found, in standardised units.
     length_scales_, signal_std_, noise_std_ : ndarray, float, float
-        The same in the units of X and y; ``columns_.things`` has the names of what has a length scale.
+        The same in the units of X and y, the last two of each target where there are several;
+        ``columns_.things`` has the names of what has a length scale.
     history_ : list of StepRecord
         The records of all steps.
     plan_ : Plan
@@ -185,7 +162,8 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, Updating, Reg
         Every training row predicted from all others, in units of y; computed when first asked for. :meth:`diagnose`
         says what follows.
     y_train_, training_rows_ : ndarray of shape (n,)
-        The targets that were trained on, in their units, and the numbers of their rows in X.
+        The targets that were trained on, in their units, (n, q) where there are several, and the numbers of their rows
+        in X.
     kernel_ : Kernel
         The kernel of the model: the one that was given, or that the data have chosen.
     n_features_in_ : int
@@ -194,6 +172,12 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, Updating, Reg
         Their names, where X had some.
     target_name_ : str or None
         The name of y, where it had one.
+    target_names_ : tuple of str
+        The names of several targets, "y0", "y1" and so on where y had none; empty for one target.
+    n_targets_ : int
+        The number of targets; :meth:`of_target` is the model of one of them.
+    patterns_ : tuple of Pattern
+        Of several targets those that are known in other rows than most values are, with their own posteriors.
 
     Examples
     --------
@@ -268,133 +252,3 @@ class GPRegressor(Stored, Predicting, Intervals, InUnits, Insight, Updating, Reg
         self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state
-
-    # -- fitting -----------------------------------------------------------------------------------------------------
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        validation: tuple[ArrayLike, ArrayLike] | None = None,
-        *,
-        sample_weight: ArrayLike | None = None,
-        noise_variance: ArrayLike | None = None,
-    ) -> Self:
-        """Trains on inputs X (n, d) and targets y (n,).
-
-        The noise of row i has the variance σ²/w_i + e_i: σ² is learned, w is ``sample_weight`` (n,), by default one,
-        and e is ``noise_variance`` (n,), the squares of known measurement errors in units of y. A weight of zero, or an
-        infinite variance, leaves a row out. See the page on known errors.
-
-        With ``validation=(X, y)`` every record of ``history_`` has the held-out ``metrics`` "rmse" and, with the
-        pathwise or the exact gradient, "llh", in standardised units; :class:`warmgp.EarlyStopping` stops on them.
-
-        Ctrl-C ends training. The model of the whole steps before is kept and can be used; ``KeyboardInterrupt`` then
-        goes on, so that a cross-validation or a script ends, too.
-        """
-        before, accepted = dict(vars(self)), False
-        try:
-            with contextlib.ExitStack() as stack:
-                plan, data, result = self._train(X, y, validation, sample_weight, noise_variance, stack)
-                self._accept(plan, data, result)
-                accepted = True  # whatever the last checkpoint says
-        except BaseException:
-            if not accepted:  # there is no model: nothing is changed
-                self.__dict__.clear()
-                self.__dict__.update(before)
-            raise
-        if result.stopped_early == "interrupted":
-            raise KeyboardInterrupt(f"after {self.n_steps_} of {plan.n_steps} steps, whose model is kept")
-        return self
-
-    def plan(self, X: ArrayLike) -> Plan:
-        """Returns how ``fit`` would train on such data, and what it should cost; ``print`` it. Nothing is trained."""
-        return plan_on(self, check_parameters(self.get_params(deep=False)), X)
-
-    def _train(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        validation: tuple[ArrayLike, ArrayLike] | None,
-        weight: ArrayLike | None,
-        variance: ArrayLike | None,
-        stack: contextlib.ExitStack,
-    ) -> tuple[Plan, TrainingData, TrainingResult]:
-        """Checks, plans, resumes or starts, and trains; what has to be closed afterwards goes on the stack."""
-        settings, began = check_parameters(self.get_params(deep=False)), time.perf_counter()
-        team = stack.enter_context(Together(self.solver, self.device).speaking())
-        noise = robust_noise(self, X, y, weight, variance)
-        data = replace(training_data(self, X, y, validation, *noise), team=team.team)
-        generator, drawn = torch.Generator(), int(check_random_state(self.random_state).randint(2**31 - 1))
-        seed = team.decided(lambda: drawn)
-        keeper = state = None
-        if self.checkpoint is not None or team.team is not None:
-            mark = model_file.made_from(self, data.as_given, seed)
-            team.check_same(mark[1], self.checkpoint, self.time_limit)
-        planned = partial(plan_and_warn, settings, data.x.shape, data.too_fine, data.known_noise)
-        plan = team.planned(planned, len(data.x))
-        if self.checkpoint is not None:
-            keeper = CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator)
-            state, plan = team.resumed(keeper, plan, data.x.shape, mark, generator, stack)
-        tied, chosen = data.scaler.columns.tied if self.ard else (), None
-        lengths = data.x.shape[1] if self.ard else 1
-        if state is None and is_chosen(settings):
-            limits = Limits(self.noise_floor, tied=tied, learned=self.learn_noise)
-            choose = partial(with_kernel, plan, settings, data, lengths=lengths, limits=limits, seed=seed)
-            plan, chosen = team.chosen(choose, len(data.x))
-        data = data.drawn(plan.rows, seed)
-        stack.enter_context(limited_threads(plan.threads))
-        verbose = self.verbose and team.first
-        announce(plan, len(data.x), state.step if state else 0, shown=verbose)
-        until = None if self.time_limit is None else began + self.time_limit
-        kernel, options = kernel_of(plan, settings), replace(self._options(plan, until), tied=tied)
-        if self.anisotropy is not None:
-            data = turned(data, plan, kernel, options, seed)
-        problem = data.problem(plan, kernel, Hyperparameters.ones(lengths), plan.dtype)
-        if state is None:
-            generator.manual_seed(seed)
-            given = given_start(self.init, data.scaler, lengths)
-            start = partial(begin, plan, options, problem, given, generator=generator, verbose=verbose, chosen=chosen)
-            state = team.started(start, generator)
-        elif state.solution is not None and state.solution.dtype != plan.dtype:  # it was promoted before
-            problem = data.problem(plan, kernel, state.theta, state.solution.dtype)
-        callbacks = team.callbacks(self.callbacks, stack)
-        if keeper is not None:
-            team.kept(keeper, state, plan, callbacks)
-        if verbose:
-            callbacks.append(stack.enter_context(training_bar(plan, state.step)))
-        return plan, data, train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
-
-    def _accept(self, plan: Plan, data: TrainingData, result: TrainingResult) -> None:
-        """Publishes what training found, and warns where the final solve fell short or the model is no good."""
-        warn_of_failure(result)
-        self.updates_ = []
-        self._publish(plan, data, result)
-        self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
-        self.report_ = replace(self.report_, remarks=(*remarks, *set_aside(self.robust_weights_)))
-        warn_of_solve(plan, result)
-
-    def _publish(self, plan: Plan, data: TrainingData, result: TrainingResult) -> None:
-        """Sets what a training, or an update, has found."""
-        final, posterior = result.final, result.posterior
-        self.plan_ = plan
-        self.report_ = report_of(plan, result)
-        self.scaler_ = data.scaler
-        self.posterior_ = posterior
-        self.hyperparameters_ = known(result.theta, data.scaler)
-        self.history_ = list(result.history)
-        self.n_steps_ = len(self.history_)
-        self.converged_ = final.converged and result.accuracy.suffices
-        self.solve_error_ = result.accuracy.mean
-        self.y_train_, self.training_rows_ = data.y_given, data.rows
-        self.likelihood_ = None
-        self.__dict__.pop("loo_", None)  # of an earlier fit
-        if posterior.factor is not None:
-            y = torch.as_tensor(data.y).to(device=plan.device, dtype=plan.dtype)
-            self.likelihood_ = Likelihood(log_marginal_likelihood(y, posterior.solution[:, 0], posterior.factor))
-
-    def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
-        """Returns the plan and the parameters as training takes them, which may last until that moment."""
-        return options_of(
-            plan, warm_start=self.solver_warm_start, noise_floor=self.noise_floor, n_samples=self.n_probes, until=until,
-            learn_noise=self.learn_noise,
-        )  # fmt: skip

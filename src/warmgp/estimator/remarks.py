@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,17 +43,22 @@ USUAL_FLOOR = 1e-4
 
 
 # -- before training -------------------------------------------------------------------------------------------------
-def remark_outliers(X: FloatArray, y: FloatArray, names: Sequence[str | int]) -> None:
-    """Warns where few values rule the target, or a column of X, in the user's units."""
-    if (found := outliers(y)) is not None:
+def remark_outliers(X: FloatArray, y: FloatArray, names: Sequence[str | int], targets: Sequence[str] = ()) -> None:
+    """Warns where few values rule a target, or a column of X, in the user's units; several targets have names."""
+    for which, column in enumerate(y.reshape(len(y), -1).T):
+        there = np.flatnonzero(~np.isnan(column))
+        if (found := outliers(column[there])) is None:
+            continue
+        found = replace(found, rows=tuple(int(there[row]) for row in found.rows))
         warn_user(
-            f"y has {_values(found)}: its standard deviation is {found.times:.2g} times that of the others, beside "
-            "which they look alike, so predictions will hardly tell ordinary rows apart. Correct or leave out what is "
-            "a mistake; fit the logarithm of y where such values are real"
+            f"{f'the target {targets[which]!r}' if targets else 'y'} has {_values(found)}: its standard deviation is "
+            f"{found.times:.2g} times that of the others, beside which they look alike, so predictions will hardly "
+            "tell ordinary rows apart. Correct or leave out what is a mistake; fit the logarithm of y where such "
+            "values are real"
         )
-    for name, found in outliers_of(X, names):
+    for name, ruled in outliers_of(X, names):
         warn_user(
-            f"column {name!r} of X has {_values(found)}: in units of its standard deviation, {found.times:.2g} times "
+            f"column {name!r} of X has {_values(ruled)}: in units of its standard deviation, {ruled.times:.2g} times "
             "that of the others, they look alike, so it will hardly count in predictions of ordinary rows. Correct or "
             "leave out what is a mistake; use the logarithm, or a rank, of the column where such values are real"
         )
@@ -70,7 +77,7 @@ def judged(
     """Returns why the steps of a fit ended, and what has to be said of it; warns of what is to be acted on.
 
     ``model`` is the estimator, of which parameters and the likelihood are asked for; ``points`` are x, (n, d), and y,
-    (n,), in standardised units.
+    (n,) or (n, q), in standardised units.
     """
     y = torch.as_tensor(points[1])
     left_open, remarks = is_auto(model.n_steps), []
@@ -190,6 +197,7 @@ def _left_out(result: TrainingResult, y: Tensor) -> tuple[float, float]:
     if factor is None:
         return math.nan, math.nan
     inverse = torch.cholesky_inverse(factor.double()).diagonal()
-    v = result.posterior.solution[:, 0].double()
+    q = result.posterior.n_targets
+    v, inverse = result.posterior.solution[:, :q].double(), inverse[:, None]
     error = v / inverse
     return 1.0 - float(error.square().sum() / y.square().sum()), float((v.square() / inverse).mean().sqrt())

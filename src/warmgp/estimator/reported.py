@@ -89,8 +89,7 @@ def _subject(model: Any, units: Mapping[str, str], asked: Asked, given: tuple[An
 
 def _by_target(model: Any) -> list[Any]:
     """Returns the model of each target alone."""
-    names = getattr(model, "target_names_", ())
-    return [model.of_target(number) for number in range(len(names))] if names else [model]
+    return [model.of_target(number) for number in range(model.n_targets_)]
 
 
 def _target(
@@ -165,7 +164,7 @@ def _checked(model: Any, given: Any) -> tuple[Any, FloatArray]:
             raise ValueError(f"held_out X lacks {which}, which the model was trained on: add what is missing")
         X = X[list(names)]
     rows = len(check_inputs(model, X, name="held_out X"))
-    return X, check_targets(given[1], rows, "held_out y", "held_out X")
+    return X, check_targets(given[1], rows, "held_out y", "held_out X", q=model.n_targets_, may_lack=True)
 
 
 def _repeated(model: Any, X: Any, y: FloatArray) -> int:

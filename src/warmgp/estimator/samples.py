@@ -25,13 +25,17 @@ def new_samples(old: Posterior, plan: Plan, options: TrainingOptions, n_samples:
     pathwise = Pathwise(n_samples, plan.n_features)
     draw = pathwise.draw(operator, generator)
     targets = pathwise.targets(operator, old.solution[:, 0], draw)[:, 1:]  # the mean is solved already
-    solved = last_solve(operator, targets, None, options, generator, share=SAMPLES_SHARE)
+    solved = last_solve(operator, targets, None, options.for_targets(1), generator, share=SAMPLES_SHARE)
     functions = draw.functions
     assert functions is not None
-    solution = torch.cat([old.solution[:, :1], solved.solution], 1)
+    own = old.solution[:, : old.n_targets]
+    solution = torch.cat([own, solved.solution], 1)
     trend = None if old.trend is None else old.trend.with_functions(old.x, solved.solution)
-    new = Posterior(old.x, old.kernel, old.theta, solution, functions, trend=trend, noise=old.noise)
-    found = accuracy(new, Problem(operator, operator.matmul(solution[:, :1])[:, 0]), draw)
+    new = Posterior(
+        old.x, old.kernel, old.theta, solution, functions, trend=trend, noise=old.noise, n_targets=old.n_targets
+    )
+    y = operator.matmul(own)
+    found = accuracy(new, Problem(operator, y if old.n_targets > 1 else y[:, 0]), draw)
     if not solved.converged:
         warn_user(unsolved(solved, plan, found, ("first sample", "other samples")), ConvergenceWarning)
     elif found.samples > SAMPLES:

@@ -1,7 +1,8 @@
 """Scores of predictions with their error bars, for scikit-learn's cross-validation and searches.
 
 A scorer is called with (estimator, X, y) and returns a number. These take a ``GPRegressor``, a pipeline that ends in
-one, or a search whose best estimator is one. They are plain functions, so that they can be pickled.
+one, or a search whose best estimator is one. They are plain functions, so that they can be pickled. Of several targets
+they are averages over all of them.
 """
 
 from __future__ import annotations
@@ -55,15 +56,15 @@ def coverage_scorer(estimator: Any, X: ArrayLike, y: ArrayLike, coverage: float 
     """
     levels = ends_of(check_coverage(coverage))
     mean, std, targets = _predicted(estimator, X, y)
-    lower, upper = normal_quantiles(mean, std, levels).T
+    lower, upper = np.moveaxis(normal_quantiles(mean, std, levels), -1, 0)
     return float(np.mean((lower <= targets) & (targets <= upper)))
 
 
 def _predicted(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns mean and std of the rows, and the truth, (m,) each."""
+    """Returns mean and std of the rows, and the truth, (m,) each, or (m, q) of q targets."""
     model, inputs = _unwrapped(estimator, X)
     mean, std = model.predict(to_numpy(inputs), return_std=True)
-    return mean, std, check_targets(y, len(mean))
+    return mean, std, check_targets(y, len(mean), q=model.n_targets_)
 
 
 def _unwrapped(estimator: Any, X: Any) -> tuple[Any, Any]:

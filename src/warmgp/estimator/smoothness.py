@@ -54,7 +54,7 @@ def with_kernel(
     """
     rows = data.drawn(plan.rows, seed)
     x, y = (torch.as_tensor(values).to(plan.device) for values in (rows.x, rows.y))
-    request = Request.of(len(data.x), data.x.shape[1], settings, data.too_fine, data.known_noise)
+    request = Request.of(len(data.x), data.x.shape[1], settings, data.too_fine, data.known_noise, data.n_targets)
     with limited_threads(plan.threads):
         choice = choose_kernel(
             x, y, lengths, generator=torch.Generator().manual_seed(seed), is_map=request.is_map,

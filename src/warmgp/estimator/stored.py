@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from warmgp.estimator import model_file
 from warmgp.estimator.report import Report
+from warmgp.estimator.several import Pattern
 from warmgp.planning.devices import device_or_cpu
 from warmgp.planning.plan import Plan
 from warmgp.planning.planner import plan_read_on
@@ -24,12 +25,15 @@ class Stored:
     plan_: Plan
     posterior_: Posterior
     report_: Report
+    patterns_: tuple[Pattern, ...]
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns what pickles and copies hold: the posterior on the CPU, to be read where there is no GPU, too."""
         state: dict[str, Any] = dict(super().__getstate__())  # type: ignore[call-overload]
         if "posterior_" in state:
             state["posterior_"] = state["posterior_"].to("cpu")
+            if "patterns_" in state:
+                state["patterns_"] = tuple(one.to("cpu") for one in state["patterns_"])
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -38,6 +42,7 @@ class Stored:
         if hasattr(self, "posterior_"):
             device = device_or_cpu(self.plan_.device)
             self.plan_, self.posterior_ = plan_read_on(self.plan_, device), self.posterior_.to(device)
+            self.patterns_ = tuple(one.to(device) for one in self.patterns_)
             self.report_ = self.report_.read_on(device)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -29,7 +29,7 @@ class OrdinaryTrend:
     Attributes
     ----------
     basis : Basis
-    offset : ndarray, (p,)
+    offset : ndarray, (p,), or (p, q) for several targets
         Its coefficients, in standardised units of y.
     asked : str or sequence
         The parameter ``trend`` as it was given.
@@ -52,7 +52,8 @@ class OrdinaryTrend:
         y: FloatArray,
         weights: FloatArray | None = None,
     ) -> tuple[OrdinaryTrend, FloatArray]:
-        """Returns the trend of y over inputs x, (n, d), both in standardised units, and what it leaves of y, (n,).
+        """Returns the trend of y over inputs x, (n, d), both in standardised units, and what it leaves of y, (n,) or
+        (n, q).
 
         Least squares are by the weights of rows, (n,), where there are some.
         """
@@ -69,7 +70,7 @@ class OrdinaryTrend:
             offset = columns.T @ y / len(x)
         else:
             root = np.sqrt(weights)
-            offset = np.linalg.lstsq(columns * root[:, None], y * root, rcond=None)[0]
+            offset = np.linalg.lstsq(columns * root[:, None], (y.T * root).T, rcond=None)[0]
         return cls(basis, offset, asked, names), y - columns @ offset
 
     def refitted(
@@ -141,8 +142,9 @@ def detrended(
     trend, y = OrdinaryTrend.fit(terms, model.trend, names, x, scaler.y(targets), weights)
     if not model.standardize:
         return trend, y, scaler
-    spread = y.std() if weights is None else np.sqrt(np.cov(y, aweights=weights, ddof=0))
-    unit = max(float(spread), LEAST_LEFT)
+    spread = y.std(0) if weights is None else np.sqrt(np.diag(np.atleast_2d(np.cov(y.T, aweights=weights, ddof=0))))
+    unit: Any = np.maximum(spread.reshape(y.shape[1:]), LEAST_LEFT)
+    unit = float(unit) if y.ndim == 1 else unit
     scaler = replace(scaler, y_scale=scaler.y_scale * unit)
     return OrdinaryTrend(trend.basis, trend.offset / unit, model.trend, names), y / unit, scaler
 

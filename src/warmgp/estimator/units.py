@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from warmgp.data.scaling import Standardizer
 from warmgp.hyperparameters import Hyperparameters, Units
 
 
 def units_of(scaler: Standardizer) -> Units | None:
     """Returns what a standardised unit is of the target and of each input; None where inputs are turned, so that none
-    is of one input alone."""
-    return None if scaler.angle else Units(scaler.y_scale, tuple(scaler.x_scale.tolist()))
+    is of one input alone, and where several targets have one each."""
+    return None if scaler.angle or np.ndim(scaler.y_scale) else Units(scaler.y_scale, tuple(scaler.x_scale.tolist()))
 
 
 def known(theta: Hyperparameters, scaler: Standardizer) -> Hyperparameters:

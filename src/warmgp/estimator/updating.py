@@ -21,6 +21,7 @@ from warmgp.estimator.drift import Drift, Update
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.prepare import TrainingData
 from warmgp.estimator.row_weights import RowWeights, row_weights
+from warmgp.estimator.several import Pattern, check_several
 from warmgp.estimator.trend import OrdinaryTrend, term_name
 from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
@@ -43,7 +44,8 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Rows:
-    """Holds rows of a model in standardised units: x (n, d), y (n,) with its trend, and what is said of their noise."""
+    """Holds rows of a model in standardised units: x (n, d), y (n,) or (n, q) with its trend, and what is said of their
+    noise."""
 
     x: FloatArray
     y: FloatArray
@@ -69,6 +71,9 @@ class Updating:
     updates_: list[Update]
     y_train_: FloatArray | None
     robust_weights_: FloatArray | None
+    target_names_: tuple[str, ...]
+    patterns_: tuple[Pattern, ...]
+    which_: tuple[int, ...]
     report_: Any
 
     def update(
@@ -80,7 +85,7 @@ class Updating:
         sample_weight: ArrayLike | None = None,
         noise_variance: ArrayLike | None = None,
     ) -> Self:
-        """Adds rows X (m, d) with targets y (m,) to a fitted model, and solves again from where it was.
+        """Adds rows X (m, d) with targets y (m,), or (m, q), to a fitted model, and solves again from where it was.
 
         Units, columns and kernel stay those of the fit, and so do hyperparameters, unless they are to take ``n_steps``
         steps of Adam on all rows, by default small ones, of 0.02. ``sample_weight`` and ``noise_variance`` are for the
@@ -92,6 +97,7 @@ class Updating:
         """
         check_is_fitted(self, "hyperparameters_")
         check_count("n_steps", n_steps, least=0)
+        self._check_whole("update")
         began, old = time.perf_counter(), self._rows()
         new, weights = self._new_rows(X, y, sample_weight, noise_variance)
         posterior, scaler = self.posterior_, self.scaler_
@@ -126,6 +132,7 @@ class Updating:
         the model stays as it was.
         """
         check_is_fitted(self, "hyperparameters_")
+        self._check_whole("forget")
         began, old, posterior = time.perf_counter(), self._rows(), self.posterior_
         gone = _which(rows, len(old.x))
         kept = torch.as_tensor(np.flatnonzero(~gone)).to(posterior.x.device)
@@ -138,6 +145,14 @@ class Updating:
         self._note(told, began, result, forgotten=int(gone.sum()))
         return self
 
+    def _check_whole(self, what: str) -> None:
+        """Raises where targets are known in rows of their own: there is no such thing as the model's rows then."""
+        if self.patterns_:
+            raise ValueError(
+                f"{what} is not for a model some of whose targets have missing values: fit it anew on all rows, or "
+                f"{what} the models of single targets, model.of_target({self.target_names_[0]!r})"
+            )
+
     # -- rows --------------------------------------------------------------------------------------------------------
     def _rows(self) -> Rows:
         """Returns the rows of the model; targets that an older file does not hold are H v_y, up to the last solve."""
@@ -147,7 +162,8 @@ class Updating:
         else:
             x = posterior.x.double()
             operator = make_operator("auto", x, posterior.kernel, posterior.theta, rows=posterior.noise)
-            found = operator.matmul(posterior.solution[:, :1].double())[:, 0]
+            found = operator.matmul(posterior.solution[:, : posterior.n_targets].double())
+            found = found[:, 0] if posterior.n_targets == 1 else found
             y = (found if posterior.trend is None else found + posterior.trend.mean(x)).cpu().numpy()
         return Rows(posterior.x.double().cpu().numpy(), y, RowWeights.of(posterior.noise))
 
@@ -156,7 +172,9 @@ class Updating:
     ) -> tuple[Rows, FloatArray | None]:
         """Returns new rows, checked, in the units of the fit, and the weights that a robust model gives them, (m,)."""
         inputs = check_inputs(self, X)
-        targets, rest = check_targets(y, len(inputs)), integer_rest(X)
+        several = len(self.target_names_)
+        targets, rest = check_targets(y, len(inputs), q=max(1, several)), integer_rest(X)
+        check_several(self, self.target_names_, targets, variance)
         said, used = row_weights(weight, variance, len(inputs), least=1)
         if used is not None:
             inputs, targets, rest = inputs[used], targets[used], None if rest is None else rest[used]
@@ -215,13 +233,14 @@ class Updating:
                     f"the rows that are left do not tell the trend's term {term_name(error.term, names)!r} from the "
                     "others: keep more rows"
                 ) from error
-            offset = torch.linalg.solve(trend.to("cpu").basis.into(basis), trend.coefficients[:, 0].cpu())
+            offset = torch.linalg.solve(trend.to("cpu").basis.into(basis), trend.estimates.cpu())
             taken = OrdinaryTrend(basis, offset.numpy(), asked, names)
             y = y - basis.at(x).numpy() @ taken.offset
         known = rows.said.variances is not None or not self.learn_noise  # type: ignore[attr-defined]
         fine = too_fine(scaler.columns, rows.x)
         numbers = np.arange(len(y))
-        data = TrainingData(scaler, rows.x, y, None, {}, fine, taken, rows.said, known, numbers, y)
+        which = self.which_ if self.target_names_ else ()
+        data = TrainingData(scaler, rows.x, y, None, {}, fine, taken, rows.said, known, numbers, y, which=which)
         return replace(data, y_given=data.targets)
 
     def _plan(self, data: TrainingData, changed: int, n_steps: int) -> Plan:
@@ -237,7 +256,7 @@ class Updating:
             own = replace(settings.gradient, n_probes=posterior.n_samples, n_features=posterior.prior.n_features)
             settings = replace(settings, gradient=own)
         n, d = data.x.shape
-        request = Request.of(n, d, settings, data.too_fine, data.known_noise)
+        request = Request.of(n, d, settings, data.too_fine, data.known_noise, data.n_targets)
         return plan_update(request, changed)
 
     def _options_of_update(self, plan: Plan, n_steps: int) -> TrainingOptions:

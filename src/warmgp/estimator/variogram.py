@@ -27,6 +27,7 @@ from warmgp.data.arrays import check_inputs, check_targets, integer_rest
 from warmgp.data.column_kinds import ColumnKind
 from warmgp.estimator.pairs import Pairs, binned, draw_pairs
 from warmgp.estimator.regressor import GPRegressor
+from warmgp.estimator.targets import check_one_target
 from warmgp.kernels import Kernel
 from warmgp.operators.row_noise import Noise
 from warmgp.planning.threads import free_threads
@@ -169,6 +170,7 @@ def variogram(
     Variogram
     """
     _check(model, X, y, tolerance, max_lag, n_lags, random_state)
+    check_one_target(model, "variogram")
     j, things = _thing(model, along), _things(model)
     name, (lead, *others), kind = things[j]
     if others and tolerance < 90.0:

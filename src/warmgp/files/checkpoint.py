@@ -63,7 +63,9 @@ TENSORS = {
     "generator": TensorRule(("g",), (torch.uint8,)),
 }
 TREND = {"trend_solution": TensorRule(("n", "p")), "trend_coefficients": TensorRule(("p",), DOUBLE)}
-SOLVED = {"solution": TensorRule(("n", "1 + s")), "solution_theta": TensorRule(("t",), DOUBLE, positive=True)}
+SEVERAL = {"trend_coefficients": TensorRule(("p", "q"), DOUBLE)}
+"""What is shaped otherwise with several targets."""
+SOLVED = {"solution": TensorRule(("n", "q + s")), "solution_theta": TensorRule(("t",), DOUBLE, positive=True)}
 
 
 def write_checkpoint(
@@ -214,9 +216,11 @@ def _check(
         if any(name in tensors for name in together):
             rules |= together
     if "solution" in tensors and saved.trend_terms:
-        rules |= TREND
+        rules |= TREND if saved.rule.n_targets == 1 else TREND | SEVERAL
     probes, features = saved.gradient.n_probes, getattr(saved.gradient, "n_features", saved.n_features)
-    known = {"p": saved.trend_terms, "n": n, "d": d, "s": probes, "1 + s": 1 + probes, "m": features // 2}
+    q = saved.rule.n_targets
+    expect(q == plan.rule.n_targets, "plan.rule.n_targets", f"{plan.rule.n_targets}", q)
+    known = {"p": saved.trend_terms, "n": n, "d": d, "s": probes, "q": q, "q + s": q + probes, "m": features // 2}
     lengths = check_tensors(tensors, rules, known)["t"] - 2
     expect(lengths in (1, d), "nu", f"{2 + d} or 3 numbers", 2 + lengths)
     working = {tensors[name].dtype for name in ("solution", "trend_solution", *draw) if name in tensors}

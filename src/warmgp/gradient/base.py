@@ -2,6 +2,10 @@
 
     ∂L/∂θ = ½ v_yᵀ ∂H v_y − ½ tr(H⁻¹ ∂H),       H v_y = y.
 
+Of several targets Y = [y_1 … y_q], which are independent given one H, L is the sum, and so is its gradient:
+
+    ∂L/∂θ = Σ_j ½ v_jᵀ ∂H v_j − (q/2) tr(H⁻¹ ∂H).
+
 An estimator says which probe systems to solve beside y and how their solutions give the trace. What is random in the
 probes is a *draw*, independent of θ: with warm starts it is kept for the whole training, without them it is drawn anew
 at every step. ``targets`` evaluates the draw at the operator's θ.
@@ -35,7 +39,7 @@ class GradientEstimator(ABC):
 
     @abstractmethod
     def targets(self, operator: KernelOperator, y: Tensor, draw: Any) -> Tensor:
-        """Returns b = [y, probes] at the operator's θ, (n, 1 + s)."""
+        """Returns b = [y, probes] at the operator's θ, (n, q + s), with the :func:`columns` of y first."""
 
     @abstractmethod
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
@@ -63,8 +67,13 @@ class GradientEstimator(ABC):
         return None
 
 
-def quadratic_weights(n_probes: int) -> Tensor:
-    """Returns the weights of the quadratic forms, (1 + s,): ½ for the mean system, −1/(2s) for each probe."""
-    weights = torch.full((1 + n_probes,), -0.5 / n_probes, dtype=torch.float64)
-    weights[0] = 0.5
+def columns(y: Tensor) -> Tensor:
+    """Returns targets as the first columns of a solve, (n, q): one column where y is (n,)."""
+    return y[:, None] if y.ndim == 1 else y
+
+
+def quadratic_weights(n_probes: int, n_targets: int = 1) -> Tensor:
+    """Returns the weights of the quadratic forms, (q + s,): ½ for the system of each target, −q/(2s) for each probe."""
+    weights = torch.full((n_targets + n_probes,), -0.5 * n_targets / n_probes, dtype=torch.float64)
+    weights[:n_targets] = 0.5
     return weights

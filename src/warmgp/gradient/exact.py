@@ -1,6 +1,8 @@
 """The exact gradient and value of the marginal likelihood from one dense float64 Cholesky factor: the truth.
 
-L = −½ yᵀv − ½ log det H − n/2 log 2π,      ∂L/∂θ = Σ_ij G_ij ∂H_ij,   G = ½ (v vᵀ − H⁻¹).
+L = −½ yᵀv − ½ log det H − n/2 log 2π,      ∂L/∂θ = Σ_ij G_ij ∂H_ij,   G = ½ (v vᵀ − H⁻¹),
+
+and the sums of these over several targets.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from warmgp.gradient.base import GradientEstimator
+from warmgp.gradient.base import GradientEstimator, columns
 from warmgp.operators.base import KernelOperator
 from warmgp.solvers.result import SolveResult
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
@@ -29,33 +31,35 @@ class Exact(GradientEstimator):
         return None
 
     def targets(self, operator: KernelOperator, y: Tensor, draw: None) -> Tensor:
-        return y[:, None]
+        return columns(y)
 
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
         factor = _factor_of(result)
-        v = solve_with_factor(factor, targets[:, :1].to(factor))[:, 0]
-        inverse = inverse_from_factor(factor)
+        v = solve_with_factor(factor, targets.to(factor))  # (n, q)
+        q, inverse = v.shape[1], inverse_from_factor(factor)
         if operator.rows is None:
-            trace = 0.5 * float(v @ v - inverse.diagonal().sum())
+            trace = 0.5 * (sum(float(one @ one) for one in v.T) - q * float(inverse.diagonal().sum()))
         else:
-            trace = 0.5 * operator.noise.trace(v.square() - inverse.diagonal())
+            trace = 0.5 * operator.noise.trace(v.square().sum(1) - q * inverse.diagonal())
 
-        def weights(rows: slice, columns: slice) -> Tensor:
-            return torch.outer(v[rows], v[columns]).sub_(inverse[rows, columns]).mul_(0.5)
+        def weights(rows: slice, others: slice) -> Tensor:
+            return (v[rows] @ v[others].T).sub_(inverse[rows, others], alpha=q).mul_(0.5)
 
         return operator.in_float64().gradient_from_weights(weights, trace)
 
     def log_marginal_likelihood(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> float:
         """Returns L(θ) in float64."""
         factor = _factor_of(result)
-        y = targets[:, 0].to(factor)
-        return log_marginal_likelihood(y, solve_with_factor(factor, y[:, None])[:, 0], factor)
+        y = targets.to(factor)
+        return log_marginal_likelihood(y, solve_with_factor(factor, y), factor)
 
 
 def log_marginal_likelihood(y: Tensor, v: Tensor, factor: Tensor) -> float:
-    """Returns L(θ) from y and v = H⁻¹y, (n,) each, and the Cholesky factor of H, (n, n)."""
-    fit = float(y.double() @ v.double())
-    log_det = 2.0 * float(torch.log(factor.diagonal()).sum())
+    """Returns L(θ) from y and v = H⁻¹y, (n,) or (n, q) each, and the Cholesky factor of H, (n, n); of several targets
+    the sum."""
+    y, v = columns(y).double(), columns(v).double()
+    fit = sum(float(one @ solved) for one, solved in zip(y.T, v.T, strict=True))
+    log_det = 2.0 * y.shape[1] * float(torch.log(factor.diagonal()).sum())
     return -0.5 * (fit + log_det + y.numel() * math.log(2 * math.pi))
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from warmgp.checks import check_count, check_features
-from warmgp.gradient.base import GradientEstimator, quadratic_weights
+from warmgp.gradient.base import GradientEstimator, columns, quadratic_weights
 from warmgp.gradient.features import ExactPrior, FeaturePrior
 from warmgp.operators.base import KernelOperator
 from warmgp.schema import TensorRule
@@ -106,7 +106,7 @@ class Pathwise(GradientEstimator):
             if isinstance(draw.prior, ExactPrior)
             else draw.prior.evaluate(operator.x, operator.theta)
         )
-        return torch.cat([y[:, None], f + self._noise(operator, draw)], 1)
+        return torch.cat([columns(y), f + self._noise(operator, draw)], 1)
 
     @staticmethod
     def _noise(operator: KernelOperator, draw: PathwiseDraw) -> Tensor:
@@ -115,7 +115,8 @@ class Pathwise(GradientEstimator):
         return (scale.to(draw.noise.dtype) if isinstance(scale, Tensor) else scale) * draw.noise
 
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
-        return operator.quadratic_gradient(result.solution, result.solution, quadratic_weights(self.n_probes))
+        v = result.solution
+        return operator.quadratic_gradient(v, v, quadratic_weights(self.n_probes, v.shape[1] - self.n_probes))
 
     def pack(self, draw: PathwiseDraw | None) -> dict[str, Tensor]:
         if draw is None or draw.functions is None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from warmgp.checks import check_count
-from warmgp.gradient.base import GradientEstimator, quadratic_weights
+from warmgp.gradient.base import GradientEstimator, columns, quadratic_weights
 from warmgp.operators.base import KernelOperator
 from warmgp.schema import TensorRule
 from warmgp.solvers.result import SolveResult
@@ -36,11 +36,13 @@ class Standard(GradientEstimator):
         return z.to(device=operator.device, dtype=operator.dtype)
 
     def targets(self, operator: KernelOperator, y: Tensor, draw: Tensor) -> Tensor:
-        return torch.cat([y[:, None], draw], 1)
+        return torch.cat([columns(y), draw], 1)
 
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
-        right = torch.cat([result.solution[:, :1], targets[:, 1:]], 1)  # [v_y, z]
-        return operator.quadratic_gradient(result.solution, right, quadratic_weights(self.n_probes))
+        v = result.solution
+        q = v.shape[1] - self.n_probes
+        right = torch.cat([v[:, :q], targets[:, q:]], 1)  # [v_y, z]
+        return operator.quadratic_gradient(v, right, quadratic_weights(self.n_probes, q))
 
     def pack(self, draw: Tensor | None) -> dict[str, Tensor]:
         return {} if draw is None else {"probes": draw}

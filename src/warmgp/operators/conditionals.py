@@ -42,7 +42,8 @@ def conditionals(
     Parameters
     ----------
     x, y : Tensor, (n, d), (n,)
-        All points, in any dtype; the work is done in float64.
+        All points, in any dtype; the work is done in float64. With several targets y is (n, q), and their densities
+        are added up.
     groups : Tensor, (p, g)
         The numbers of the points of each group, all different.
     kernel : Kernel
@@ -86,7 +87,8 @@ def _some(
     L, info = torch.linalg.cholesky_ex(C)
     if bool(info.any()):
         raise torch.linalg.LinAlgError("the covariance of near points is not positive definite: raise noise_floor")
-    Y = y[groups].double()[..., None]  # (p, g, 1)
+    Y = y[groups].double()
+    Y = Y[..., None] if y.ndim == 1 else Y  # (p, g, q)
     densities, G = (_all_of if last == groups.shape[1] else _last_of)(L, Y, last)
     own = G.diagonal(dim1=1, dim2=2)
     trace = own.sum() if noise is None else (own * noise.shares).sum()
@@ -105,16 +107,17 @@ def _some(
 def _last_of(L: Tensor, Y: Tensor, last: int) -> tuple[Tensor, Tensor]:
     """Returns the log-density of the last points of each group given the others, (p,), and its derivative G, (p, g, g).
 
-    L is the factor of each C, (p, g, g), and Y the targets, (p, g, 1).
+    L is the factor of each C, (p, g, g), and Y the targets, (p, g, q).
     """
     ends = torch.zeros(L.shape[1], last, dtype=Y.dtype, device=Y.device)
     ends[-last:] = torch.eye(last, dtype=Y.dtype, device=Y.device)
     Ut = torch.linalg.solve_triangular(L.mT, ends.expand(len(L), -1, -1), upper=True)  # (p, g, t)
-    s = Ut.mT @ Y  # (p, t, 1)
-    w = Ut @ s  # (p, g, 1)
+    s = Ut.mT @ Y  # (p, t, q)
+    w = Ut @ s  # (p, g, q)
     a = torch.cholesky_solve(Y, L) - w  # that of the others: zero at the last points
     h = a + 0.5 * w
-    G = torch.baddbmm(0.5 * (h @ w.mT + w @ h.mT), Ut, Ut.mT, alpha=-0.5)
+    hw = h @ w.mT
+    G = torch.baddbmm(0.5 * (hw + hw.mT), Ut, Ut.mT, alpha=-0.5 * Y.shape[2])
     return _density(L, s, last), G
 
 
@@ -123,10 +126,11 @@ def _all_of(L: Tensor, Y: Tensor, last: int) -> tuple[Tensor, Tensor]:
     inverse = torch.cholesky_inverse(L)
     w = inverse @ Y
     half = torch.linalg.solve_triangular(L, Y, upper=False)
-    return _density(L, half, last), torch.baddbmm(inverse, w, w.mT, beta=-0.5, alpha=0.5)
+    return _density(L, half, last), torch.baddbmm(inverse, w, w.mT, beta=-0.5 * Y.shape[2], alpha=0.5)
 
 
 def _density(L: Tensor, s: Tensor, last: int) -> Tensor:
-    """Returns −½ |s|² − Σ log L_tt − ½ t log 2π, over the last t points, (p,)."""
+    """Returns −½ |s|² − q (Σ log L_tt + ½ t log 2π), over the last t points and s (p, t, q), (p,)."""
     log_det = L.diagonal(dim1=1, dim2=2)[:, -last:].log().sum(1)
-    return -0.5 * s.square().sum((1, 2)) - log_det - 0.5 * last * math.log(2 * math.pi)
+    q = s.shape[2]
+    return -0.5 * s.square().sum((1, 2)) - q * log_det - 0.5 * q * last * math.log(2 * math.pi)

@@ -151,7 +151,9 @@ def choose_neighbourhood_size(request: Request) -> tuple[int, str]:
 
 def choose_rule(request: Request, solver: Solver) -> tuple[StoppingRule, str]:
     """Decides when a solve may stop: at the tolerance, or when its budget is spent."""
-    return StoppingRule(request.settings.tol, max_epochs(request, solver)), ""
+    q = request.n_targets
+    why = f"{q} targets share one kernel and its matrix: their systems are solved together." if q > 1 else ""
+    return StoppingRule(request.settings.tol, max_epochs(request, solver), n_targets=q), why
 
 
 def choose_steps(request: Request, solver: Solver, init: str, local: LocalStart | None) -> tuple[int, str]:

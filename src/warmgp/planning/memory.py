@@ -44,7 +44,7 @@ def exact_fits(n: int, d: int, n_probes: int, budget: int) -> bool:
 
 def training_bytes(plan: Plan, n: int, d: int) -> int:
     """Returns the bytes that steps hold at their peak: H and factors, solutions, and a few copies of them."""
-    vectors = vector_bytes(n, d, plan.gradient.n_probes + plan.trend_terms, plan.dtype)
+    vectors = vector_bytes(n, d, plan.columns - 1 + plan.trend_terms, plan.dtype)
     if plan.solver.name == "cholesky":
         return 3 * dense_bytes(n, torch.float64) + vectors
     matrices = dense_bytes(n, plan.dtype) if plan.operator == "dense" else 0
@@ -53,7 +53,7 @@ def training_bytes(plan: Plan, n: int, d: int) -> int:
         matrices += _block_bytes(plan.solver, plan.rule, n, plan.dtype.itemsize)
     if isinstance(plan.solver, RecombinedProjections):
         on_gpu = plan.device.type == "cuda"
-        matrices += projection_bytes(plan.solver, n, 1 + plan.gradient.n_probes, plan.dtype, on_gpu)
+        matrices += projection_bytes(plan.solver, n, plan.columns, plan.dtype, on_gpu)
     return matrices + vectors
 
 
@@ -67,14 +67,14 @@ def peak_bytes(plan: Plan, n: int, d: int) -> int:
     correction at its end."""
     steps = training_bytes(plan, n, d)
     if isinstance(plan.solver, RecombinedProjections) and plan.promote:
-        columns, on_gpu = 1 + plan.gradient.n_probes + plan.trend_terms, plan.device.type == "cuda"
+        columns, on_gpu = plan.columns + plan.trend_terms, plan.device.type == "cuda"
         steps = max(steps, correction_bytes(plan.solver, n, d, columns, on_gpu))
     if plan.climb is not None:
         steps = max(steps, CLIMBED_BYTES * plan.climb.points**2)
     if plan.start_solver is None:
         return steps
     sample = dense_bytes(plan.sample_size, torch.float32) + factor_bytes(plan.start_solver, plan.sample_size)
-    return max(steps, sample + vector_bytes(n, d, plan.gradient.n_probes + plan.trend_terms, plan.dtype))
+    return max(steps, sample + vector_bytes(n, d, plan.columns - 1 + plan.trend_terms, plan.dtype))
 
 
 def correction_bytes(solver: RecombinedProjections, n: int, d: int, columns: int, on_gpu: bool) -> int:

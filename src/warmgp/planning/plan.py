@@ -113,6 +113,11 @@ class Plan:
     estimated_seconds: float = 0.0
     estimated_bytes: int = 0
 
+    @property
+    def columns(self) -> int:
+        """The systems of a solve: one for each target and one for each probe, q + s."""
+        return self.rule.n_targets + self.gradient.n_probes
+
     def __str__(self) -> str:
         return "\n".join((self.headline, *(f"- {reason}" for reason in self.why), self.details))
 

@@ -125,6 +125,8 @@ class Request:
         Why float32 does not tell the inputs apart; "" where it does.
     known_noise : bool
         Whether rows have noise that is known beside what is learned, or in its place.
+    n_targets : int
+        The number of targets, q, which share all else.
     chosen : Kernel or None
         The kernel that the data have chosen; None until then, and where one was given.
     """
@@ -138,14 +140,17 @@ class Request:
     too_fine: str = ""
     known_noise: bool = False
     chosen: Kernel | None = None
+    n_targets: int = 1
 
     @classmethod
-    def of(cls, n: int, d: int, settings: Settings, too_fine: str = "", known_noise: bool = False) -> Request:
+    def of(
+        cls, n: int, d: int, settings: Settings, too_fine: str = "", known_noise: bool = False, n_targets: int = 1
+    ) -> Request:
         """Makes the request for this machine: its device, the memory that is free there, and its pace."""
         device = resolve_device(settings.device)
         budget = settings.memory_budget
         memory = bytes_of(budget) if budget is not None else available_memory(device)
-        return cls(n, d, settings, device, memory, pace_of(device), too_fine, known_noise)
+        return cls(n, d, settings, device, memory, pace_of(device), too_fine, known_noise, n_targets=n_targets)
 
     @property
     def kernel(self) -> Kernel:
@@ -206,8 +211,13 @@ class Request:
 
     @property
     def columns(self) -> int:
-        """The systems of a solve: one for y and one for each probe, 1 + s."""
-        return 1 + self.n_probes
+        """The systems of a solve: one for each target and one for each probe, q + s."""
+        return self.n_targets + self.n_probes
+
+    @property
+    def others(self) -> int:
+        """The systems beside that of the first target, with those of a trend."""
+        return self.columns - 1 + self.trend_terms
 
 
 def is_auto(value: Any) -> bool:

@@ -154,7 +154,7 @@ def _as_asked(asked: str | Solver, request: Request) -> tuple[Solver, str]:
 def _exact_is_cheap(request: Request, n_features: int, rates: Rates) -> bool:
     """Says whether exact training fits the memory, and has few points or is clearly faster than iterative training."""
     n = request.n
-    if not exact_fits(n, request.d, request.n_probes + request.trend_terms, request.memory_budget):
+    if not exact_fits(n, request.d, request.others, request.memory_budget):
         return False
     if request.device.type == "cuda":
         return n <= exact_up_to(request.pace)
@@ -200,7 +200,7 @@ def conjugate_gradients(request: Request, n: int) -> ConjugateGradients:
     whole = whole and (n < LARGE or not request.is_map)
     suffice = request.kernel.near_neighbours_suffice
     if request.is_map and not (whole and (on_gpu or n < NEAR_FROM or not suffice)):
-        left = budget - vector_bytes(n, request.d, request.n_probes + request.trend_terms, torch.float32)
+        left = budget - vector_bytes(n, request.d, request.others, torch.float32)
         for rank in (RANK_BESIDE, 0):
             near = ConjugateGradients(rank, pivot_every=20, neighbours=NEAR)
             if preconditioner_bytes(near, n) <= left:
@@ -231,7 +231,7 @@ def recombined_projections(request: Request, n: int | None = None) -> Recombined
     """
     n, on_gpu = n or request.n, request.device.type == "cuda"
     rates, budget = usual_rates(request), request.memory_budget
-    vectors = vector_bytes(n, request.d, request.n_probes + request.trend_terms, SINGLE)
+    vectors = vector_bytes(n, request.d, request.others, SINGLE)
     least, product = LEAST_BLOCK[on_gpu], SWEEP * n * rates.recompute  # of one column
     if least * product < BLOCK_CALL[on_gpu]:
         least = LEAST_BLOCK_BY_LAUNCHES

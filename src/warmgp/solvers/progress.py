@@ -1,9 +1,10 @@
 """The books of a running solve: normalised systems, the residual, epochs, the best iterate, and whether to stop.
 
-A batch of systems is one matrix b = [y, b_1 … b_s]: its first column is the mean system, the others are probes.
-Each system is scaled to unit norm, so a residual is relative to its target. Converged means that the residual of the
-mean system *and* the average residual of the probes are at most ``tol``, in a residual computed afresh from H, not
-only in the one that the iteration carries along.
+A batch of systems is one matrix b = [y_1 … y_q, b_1 … b_s]: its first columns, mostly one, are those of targets (the
+mean systems), the others are probes; the rule says how many (``StoppingRule.n_targets``). Each system is scaled to unit
+norm, so a residual is relative to its target. Converged means that the residual of the worst mean system *and* the
+average residual of the probes are at most ``tol``, in a residual computed afresh from H, not only in the one that the
+iteration carries along.
 
 Epochs count entries of H applied in products, divided by n². Iterations and overhead (the residual of a warm start,
 checks of the true residual) are counted apart; ``max_epochs`` limits the iterations.
@@ -99,7 +100,7 @@ class Progress:
     # -- where it is -----------------------------------------------------------------------------------------------
     def norms(self) -> tuple[float, float]:
         """Returns (mean residual, average probe residual) of r."""
-        return summarise(self.part.norms(self.r))
+        return summarise(self.part.norms(self.r), self.rule.n_targets)
 
     def live_in(self, v: Tensor, r: Tensor) -> None:
         """Moves v and r into other memory, where they are written in place from now on."""
@@ -272,10 +273,13 @@ def normalise(targets: Tensor) -> tuple[Tensor, Tensor]:
     return b / norm, largest * norm
 
 
-def summarise(norms: Tensor) -> tuple[float, float]:
-    """Returns the first of the norms of systems, (1 + s,), and the mean of the others: one transfer from the device."""
+def summarise(norms: Tensor, n_targets: int = 1) -> tuple[float, float]:
+    """Returns the largest norm of the first q systems, of (q + s,), and the mean of the others: one transfer from the
+    device."""
     values = norms.tolist()
-    return values[0], (sum(values[1:]) / (len(values) - 1) if len(values) > 1 else 0.0)
+    first, others = values[:n_targets], values[n_targets:]
+    worst = first[0] if len(first) == 1 else max(first, key=lambda norm: math.inf if math.isnan(norm) else norm)
+    return worst, (sum(others) / len(others) if others else 0.0)
 
 
 class Stall:

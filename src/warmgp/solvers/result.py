@@ -18,19 +18,23 @@ class StoppingRule:
     Attributes
     ----------
     tol : float
-        Relative residual that both the mean system and the average probe must reach.
+        Relative residual that every system of a target and the average probe must reach.
     max_epochs : float or None
         Budget for the iterations; None means until ``tol``, or until the solver makes no more progress.
     probes_tol : float or None
         Another relative residual for the average probe; None for ``tol``.
     until : float or None
         The moment, by ``time.perf_counter()``, that iterations should not last beyond; None for no such moment.
+    n_targets : int
+        How many of the systems, the first ones, are those of targets: the worst of them counts. The others are probes,
+        of which the average counts.
     """
 
     tol: float = 0.01
     max_epochs: float | None = None
     probes_tol: float | None = None
     until: float | None = None
+    n_targets: int = 1
 
     def __post_init__(self) -> None:
         for name in ("tol", "probes_tol"):
@@ -42,7 +46,7 @@ class StoppingRule:
             raise ValueError(f"max_epochs must be a positive number or None, got {self.max_epochs!r}")
 
     def met(self, norms: tuple[float, float]) -> bool:
-        """Says whether these relative residuals (mean system, average probe) are at most the tolerances."""
+        """Says whether these relative residuals (worst target, average probe) are at most the tolerances."""
         return norms[0] <= self.tol and norms[1] <= (self.probes_tol or self.tol)
 
     def in_time(self, seconds: float) -> bool:
@@ -60,9 +64,10 @@ class SolveResult:
 
     Attributes
     ----------
-    solution : Tensor, (n, 1 + s)
+    solution : Tensor, (n, q + s)
+        Of q targets, mostly one, and s probes.
     residual_mean, residual_probes : float
-        Relative residual of the first system; average over the other systems (0 where there are none).
+        Relative residual of the worst of the targets' systems; average over the probes (0 where there are none).
     residual_checked : bool
         Whether those are of the true residual, computed from H, not of the one that the iteration carried.
     iterations : int

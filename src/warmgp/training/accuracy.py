@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from warmgp.gradient import PathwiseDraw
+from warmgp.gradient.base import columns
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.training.precision import some_rows
@@ -41,7 +42,7 @@ class Accuracy:
     Attributes
     ----------
     mean : float
-        Root mean square error of the predictive mean.
+        Root mean square error of the predictive mean; of several targets that of the worst.
     worst : float
         Largest error of the predictive mean: errors may sit in a few rows.
     samples : float
@@ -64,24 +65,25 @@ def accuracy(posterior: Posterior, problem: Problem, draw: PathwiseDraw) -> Accu
     rows = some_rows(len(posterior.x), posterior.x.device, ROWS)
     double = problem.operator.at(posterior.theta).in_float64(x=problem.x_exact)
     solution = posterior.solution.double()
-    found = double.rows_matmul(rows, solution)  # (rows, 1 + s)
+    found = double.rows_matmul(rows, solution)  # (rows, q + s)
     f = posterior.prior.evaluate(posterior.x[rows], posterior.theta).double()
     noise = double.noise
     scale = noise.scale_at(rows)  # σ, or √d of those rows, (rows, 1)
-    targets = torch.cat([_first(posterior, problem, rows)[:, None], f + scale * draw.noise[rows].double()], 1)
+    first = columns(_first(posterior, problem, rows))
+    targets = torch.cat([first, f + scale * draw.noise[rows].double()], 1)
     rounded = posterior.products(posterior.x[rows]).double() + noise.times(solution[rows], rows)
     squares = ((targets - found).square() + (rounded - found).square()) / scale**2
-    mean, samples = squares[:, 0], squares[:, 1:]
+    mean, samples = squares.tensor_split((posterior.n_targets,), 1)
     spread = max(float(samples.mean().sqrt()), _of_trend(posterior, problem, double, rows))
-    return Accuracy(float(mean.mean().sqrt()), float(mean.max().sqrt()), spread)
+    return Accuracy(float(mean.mean(0).max().sqrt()), float(mean.max().sqrt()), spread)
 
 
 def _first(posterior: Posterior, problem: Problem, rows: Tensor) -> Tensor:
-    """Returns what the first system was solved for at some rows: y, or what the trend leaves of it."""
+    """Returns what the targets' systems were solved for at some rows: y, or what the trend leaves of it."""
     y = problem.y_exact[rows]
     if problem.trend is None or posterior.trend is None:
         return y
-    beside = posterior.trend.coefficients[:, 0] - problem.trend.offset
+    beside = posterior.trend.estimates - problem.trend.offset
     return y - posterior.trend.basis.at(problem.x_exact[rows]) @ beside
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from warmgp.gradient import PathwiseDraw
+from warmgp.gradient.base import columns
 from warmgp.operators import make_operator
 from warmgp.operators.row_noise import Noise
 from warmgp.posterior import Posterior
@@ -32,7 +33,7 @@ class Carried:
     ----------
     draw : PathwiseDraw
         The functions of the model, and their noise at all rows.
-    solution : Tensor or None, (n, 1 + s)
+    solution : Tensor or None, (n, q + s)
         Solutions of about the right size; None where a factor of H is made anyway.
     trend : TrendSolution or None
         The same for the trend, whose coefficients so far have been taken off y.
@@ -53,7 +54,7 @@ def noise_draws(old: Posterior, generator: torch.Generator) -> Tensor:
         targets = old.targets.codes.double() * old.targets.step
     elif old.exact:
         operator = make_operator("auto", old.x.double(), old.kernel, old.theta, rows=old.noise)
-        targets = operator.matmul(old.solution[:, 1:].double())
+        targets = operator.matmul(old.solution[:, old.n_targets :].double())
     else:
         return _normal(len(old.x), old, generator)
     functions = old.prior.evaluate(old.x, old.theta).double()
@@ -72,7 +73,7 @@ def with_rows(old: Posterior, problem: Problem, generator: torch.Generator, *, s
     assert draw.functions is not None
     targets = draw.functions.evaluate(operator.x[new], operator.theta).double()
     targets += operator.noise.scale_at(new) * noise[count:]
-    parts = [problem.y[new, None].double(), targets]
+    parts = [columns(problem.y[new]).double(), targets]
     if problem.trend is not None:
         parts.append(problem.trend.columns[new].double())
     residual = torch.cat(parts, 1) - operator.kernel_matmul(new, torch.arange(count, device=new.device), v).double()
@@ -112,7 +113,7 @@ def _draw(old: Posterior, problem: Problem, noise: Tensor) -> PathwiseDraw:
 
 
 def _all_solutions(old: Posterior, problem: Problem) -> Tensor:
-    """Returns [v_y, ẑ_1 … ẑ_s, V], (n, 1 + s + p) in float64, with the trend's functions as the problem has them."""
+    """Returns [v_y, ẑ_1 … ẑ_s, V], (n, q + s + p) in float64, with the trend's functions as the problem has them."""
     v = old.solution.double()
     if old.trend is None or problem.trend is None:
         return v
@@ -124,5 +125,5 @@ def _apart(draw: PathwiseDraw, start: Tensor, problem: Problem) -> Carried:
     if problem.trend is None:
         return Carried(draw, start.contiguous())
     count = start.shape[1] - problem.trend.columns.shape[1]
-    none = torch.zeros(start.shape[1] - count, dtype=torch.float64, device=start.device)
+    none = torch.zeros_like(problem.trend.offset)
     return Carried(draw, start[:, :count].contiguous(), TrendSolution(start[:, count:].contiguous(), none))

@@ -24,8 +24,9 @@ AT_ONCE = 2**24
 
 
 def constant_likelihood(y: Tensor) -> float:
-    """Returns log p(y) by the likeliest constant with noise, for targets with mean zero, (n,)."""
-    return -0.5 * len(y) * (math.log(2 * math.pi * float(y.double().square().mean())) + 1.0)
+    """Returns log p(y) by the likeliest constant with noise, for targets with mean zero, (n,); the sum of several."""
+    variances = y.double().square().mean(0).reshape(-1).tolist()
+    return -0.5 * len(y) * sum(math.log(2 * math.pi * variance) + 1.0 for variance in variances)
 
 
 def near_gain(
@@ -38,7 +39,8 @@ def near_gain(
 ) -> tuple[float, float]:
     """Returns how many nats likelier a point is given near ones than by a constant with noise, and its standard error.
 
-    Near ones are sought among all points, x is (n, d) and y (n,), by the length scales of θ. ``noise`` is that of rows.
+    Near ones are sought among all points, x is (n, d) and y (n,), or (n, q), of which the mean counts, by the length
+    scales of θ. ``noise`` is that of rows.
     """
     n = len(x)
     asked = torch.randperm(n, generator=generator)[:ASKED].to(x.device)
@@ -46,9 +48,9 @@ def near_gain(
     near = _nearest(z, asked, min(NEAR, n - 1))
     groups = torch.cat([near, asked[:, None]], 1)
     given = Terms(groups, 1).densities(x, y, kernel, theta, noise)
-    variance = y.double().square().mean()
+    variance = y.double().square().mean(0)
     alone = -0.5 * (y[asked].double().square() / variance + torch.log(2 * math.pi * variance))
-    gain = given - alone
+    gain = given - alone if y.ndim == 1 else (given - alone.sum(1)) / y.shape[1]
     return float(gain.mean()), float(gain.std()) / len(gain) ** 0.5
 
 
@@ -74,7 +76,7 @@ def quick_gain(
     here = float(terms.densities(x, y, kernel, theta, noise).mean())
     starts = theta, rough_start(x.shape[1], theta.length_scales.numel(), False)
     best = max(climb(x, y, terms, kernel, start, evaluations=EVALUATIONS, noise=noise).value for start in starts)
-    return max(0.0, best - here)
+    return max(0.0, best - here) / (1 if y.ndim == 1 else y.shape[1])
 
 
 def _nearest(z: Tensor, asked: Tensor, m: int) -> Tensor:

@@ -55,7 +55,7 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
     estimator, exact prior samples, no warm start) new random-feature functions are drawn, and only v_y starts warm.
     """
     operator = problem.operator
-    draw, start = _draw_and_start(operator, options, state, generator)
+    draw, start = _draw_and_start(problem, options, state, generator)
     pathwise = _pathwise(options)
     targets = pathwise.targets(operator, first_target(problem, state.trend), draw)
     final = _solved_by_factor(operator, targets, options.rule) if options.exact_posterior else None
@@ -76,13 +76,17 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
     exact = factor is not None
     posterior = Posterior(
         operator.x, operator.kernel, operator.theta, final.solution, functions, exact, factor, trend=trend,
-        noise=operator.rows,
+        noise=operator.rows, n_targets=problem.n_targets,
     )  # fmt: skip
     found = operator.part.agreed(accuracy(posterior, problem, draw))
     if not exact and found.samples <= SAMPLES:  # else the samples are not what their control takes them for
-        kept = Targets.rounded(targets[:, 1:], operator.noise.least_scale)
+        kept = Targets.rounded(targets[:, problem.n_targets :], operator.noise.least_scale)
         posterior = replace(posterior, targets=kept)
-    if problem.watched and not found.suffices and (options.factor_last or _claims_to_suffice(final, targets, operator)):
+    if (
+        problem.watched
+        and not found.suffices
+        and (options.factor_last or _claims_to_suffice(final, targets, operator, problem.n_targets))
+    ):
         reason = (
             f"float32 leaves the mean {found.mean:.2g} and the samples {found.samples:.2g} predictive std from exact"
         )
@@ -136,8 +140,9 @@ def _evened(
     if not (options.refine and final.converged) or final.factor is not None:
         return final
     operator, rows = problem.operator, some_rows(problem.operator.n, problem.operator.device, ROWS)
-    found = operator.in_float64(x=problem.x_exact).rows_matmul(rows, final.solution[:, :1].double())
-    left = (targets[rows, :1].double() - found).abs()
+    q = problem.n_targets
+    found = operator.in_float64(x=problem.x_exact).rows_matmul(rows, final.solution[:, :q].double())
+    left = (targets[rows, :q].double() - found).abs()
     scale = operator.noise.scale_at(rows)
     worst = float((left / scale).max()) if isinstance(scale, Tensor) else float(left.max()) / scale
     worst = operator.part.agreed(worst)
@@ -148,9 +153,9 @@ def _evened(
         again = last_solve(operator, targets, final.solution, options, generator, final.state, share=share)
     else:  # sweeps in float64 would take many times as long, and the samples are as good as they were
         rule = options.last_rule(operator.theta, targets, share, unit=operator.noise.unit)
-        mean = final.solution[:, :1].clone()
-        again = refined(operator, problem.single, targets[:, :1], mean, rule, options.solver, generator=generator)
-        final.solution[:, :1] = again.solution
+        mean = final.solution[:, :q].clone()
+        again = refined(operator, problem.single, targets[:, :q], mean, rule, options.solver, generator=generator)
+        final.solution[:, :q] = again.solution
         again = replace(
             again, solution=final.solution, residual_probes=final.residual_probes, state=final.state,
             converged=final.converged, stop_reason=final.stop_reason,
@@ -173,7 +178,7 @@ def _pathwise(options: TrainingOptions) -> Pathwise:
 
 
 def _draw_and_start(
-    operator: KernelOperator, options: TrainingOptions, state: TrainingState, generator: torch.Generator
+    problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator
 ) -> tuple[PathwiseDraw, Tensor | None]:
     """Returns the functions of the posterior, and where their solve starts.
 
@@ -183,19 +188,20 @@ def _draw_and_start(
         return state.draw, None
     if options.starts_warm and has_samples(state):
         return state.draw, state.solution
+    operator, q = problem.operator, problem.n_targets
     draw = _pathwise(options).draw(operator, generator)
     if not options.starts_warm or state.solution is None:
         return draw, None
-    start = torch.zeros(operator.n, 1 + draw.noise.shape[1], dtype=operator.dtype, device=operator.device)
-    start[:, 0] = state.solution[:, 0]
+    start = torch.zeros(operator.n, q + draw.noise.shape[1], dtype=operator.dtype, device=operator.device)
+    start[:, :q] = state.solution[:, :q]
     return draw, start
 
 
-def _claims_to_suffice(final: SolveResult, targets: Tensor, operator: KernelOperator) -> bool:
+def _claims_to_suffice(final: SolveResult, targets: Tensor, operator: KernelOperator, n_targets: int) -> bool:
     """Says whether a solve's own residuals are small enough: what is wrong then is rounding, not want of iterations."""
-    size = targets.square().mean(0).sqrt().double() / operator.noise.unit
-    probes = float(size[1:].mean()) if len(size) > 1 else 0.0
-    return final.residual_mean * float(size[0]) <= MEAN and final.residual_probes * probes <= SAMPLES
+    own, others = (targets.square().mean(0).sqrt().double() / operator.noise.unit).tensor_split((n_targets,))
+    probes = float(others.mean()) if len(others) else 0.0
+    return final.residual_mean * float(own.max()) <= MEAN and final.residual_probes * probes <= SAMPLES
 
 
 def last_solve(
@@ -232,19 +238,21 @@ def last_solve(
             cap = None if min(limit, left) == math.inf else min(limit, left)
             second = solve(first.solution, rule=replace(hoped, max_epochs=cap), state=first.state)
             lost = cheap and left == math.inf
-            first = _better(operator, targets, first, second, "stagnated" if lost else "converged")
+            otherwise = "stagnated" if lost else "converged"
+            first = _better(operator, targets, first, second, otherwise, rule.n_targets)
     if options.rule.met((first.residual_mean, first.residual_probes)):
-        first = _checked(operator, targets, first)
+        first = _checked(operator, targets, first, rule.n_targets)
         first = replace(first, converged=options.rule.met((first.residual_mean, first.residual_probes)))
     return first
 
 
-def _checked(operator: KernelOperator, targets: Tensor, result: SolveResult) -> SolveResult:
+def _checked(operator: KernelOperator, targets: Tensor, result: SolveResult, n_targets: int) -> SolveResult:
     """Returns the result with its true residual, which costs an epoch where the solver has not computed it."""
     if result.residual_checked:
         return result
     b, scale = normalise(targets)
-    mean, probes = summarise(torch.linalg.vector_norm(b - operator.matmul(result.solution / scale), dim=0))
+    left = b - operator.matmul(result.solution / scale)
+    mean, probes = summarise(torch.linalg.vector_norm(left, dim=0), n_targets)
     return replace(
         result,
         residual_mean=mean,
@@ -255,13 +263,18 @@ def _checked(operator: KernelOperator, targets: Tensor, result: SolveResult) -> 
 
 
 def _better(
-    operator: KernelOperator, targets: Tensor, first: SolveResult, second: SolveResult, otherwise: str
+    operator: KernelOperator,
+    targets: Tensor,
+    first: SolveResult,
+    second: SolveResult,
+    otherwise: str,
+    n_targets: int = 1,
 ) -> SolveResult:
     """Returns the better of two solves, of which the second went on from the first, with what both cost.
 
     ``otherwise`` is the reason to stop where the second did not get where it should.
     """
-    second = _checked(operator, targets, second)
+    second = _checked(operator, targets, second, n_targets)
     worst, before = (max(part.residual_mean, part.residual_probes) for part in (second, first))
     best = second if worst <= before else replace(first, state=second.state)
     return replace(
@@ -290,7 +303,7 @@ def model_before(
 ) -> Finished:
     """Returns the posterior at the last θ that could be solved at: from its solutions, or by a solve with functions."""
     problem = problem.unwatched()
-    if has_samples(state) and state.solution is not None and state.solution.shape[1] > 1:
+    if has_samples(state) and state.solution is not None and state.solution.shape[1] > problem.n_targets:
         return _as_it_is(problem, state)
     assert state.solution_theta is not None
     return finish(problem.moved_to(state.solution_theta), options, state, generator)
@@ -304,8 +317,9 @@ def _as_it_is(problem: Problem, state: TrainingState) -> Finished:
     operator, last = problem.operator, state.history[-1]
     trend = posterior_trend(problem, state.trend, state.solution_theta, state.solution)
     posterior = Posterior(
-        operator.x, operator.kernel, state.solution_theta, state.solution, functions, trend=trend, noise=operator.rows
-    )
+        operator.x, operator.kernel, state.solution_theta, state.solution, functions, trend=trend, noise=operator.rows,
+        n_targets=problem.n_targets,
+    )  # fmt: skip
     final = SolveResult(
         solution=state.solution,
         residual_mean=last.residual_mean,

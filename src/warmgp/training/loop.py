@@ -82,7 +82,7 @@ def train(
     ----------
     operator : KernelOperator
         H on the training inputs, at the initial θ.
-    y : Tensor, (n,)
+    y : Tensor, (n,) or (n, q)
         Targets on the operator's device, in its dtype.
     options : TrainingOptions
     generator : torch.Generator
@@ -110,6 +110,7 @@ def train_problem(
 ) -> TrainingResult:
     """Trains as :func:`train` does, on a problem that is made already."""
     problem.check()
+    options = options.for_targets(problem.n_targets)
     state = state or initial_state(problem.operator, options)
     part = problem.operator.part
     stopped = "callback" if part.by_first(partial(_resumed, callbacks, state)) else ""
@@ -138,6 +139,7 @@ def train_only(
 ) -> TrainingState:
     """Takes the steps alone, without the final solve: for hyperparameters that another training starts from."""
     problem.check()
+    options = options.for_targets(problem.n_targets)
     state = initial_state(problem.operator, options)
     part = problem.operator.part
     while _goes_on(part, state, options):

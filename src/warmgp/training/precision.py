@@ -36,8 +36,9 @@ def some_rows(n: int, device: torch.device, count: int = ROWS) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(0))[:count].sort().values.to(device)
 
 
-def spot_residuals(problem: Problem, targets: Tensor, solution: Tensor) -> tuple[float, float]:
-    """Returns relative residuals (mean system, average probe), estimated from at most ``ROWS`` rows of H in float64.
+def spot_residuals(problem: Problem, targets: Tensor, solution: Tensor, n_targets: int = 1) -> tuple[float, float]:
+    """Returns relative residuals (worst of the targets' systems, average of the others), estimated from at most
+    ``ROWS`` rows of H in float64. The first ``n_targets`` systems are those of targets.
 
     The rows come from the inputs before rounding, where those are known.
     """
@@ -47,14 +48,14 @@ def spot_residuals(problem: Problem, targets: Tensor, solution: Tensor) -> tuple
     residual = targets[rows].double() - double.rows_matmul(rows, solution.double())
     norms = torch.linalg.vector_norm(targets, dim=0, dtype=torch.float64)
     norms = torch.where(norms > 0, norms, torch.ones_like(norms))
-    return summarise((n / len(rows)) ** 0.5 * torch.linalg.vector_norm(residual, dim=0) / norms)
+    return summarise((n / len(rows)) ** 0.5 * torch.linalg.vector_norm(residual, dim=0) / norms, n_targets)
 
 
 def doubts(problem: Problem, targets: Tensor, result: SolveResult, tol: float) -> str:
     """Returns why this float32 solve should be done again in float64; "" where there is no reason."""
     if result.stop_reason == "stagnated":  # one that diverged is no matter of rounding
         return f"float32 stagnated at a residual of {max(result.residual_mean, result.residual_probes):.2g}"
-    found = spot_residuals(problem, targets, result.solution)
+    found = spot_residuals(problem, targets, result.solution, problem.n_targets)
     reported = result.residual_mean, result.residual_probes
     for name, true, said in zip(("mean", "probe"), found, reported, strict=True):
         if not true <= SLACK * max(tol, said):

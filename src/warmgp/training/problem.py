@@ -20,7 +20,8 @@ class Problem:
     Attributes
     ----------
     operator : KernelOperator
-    y : Tensor, (n,)
+    y : Tensor, (n,) or (n, q)
+        One target, or several that share H.
     held_out : (x, y) or None
     original : (x, y) or None
         The inputs and targets in float64, as they were before they were rounded to the operator's dtype; None where
@@ -45,6 +46,11 @@ class Problem:
     trend: TrendColumns | None = None
 
     @property
+    def n_targets(self) -> int:
+        """The number of targets, q: the first so many systems of a solve are theirs."""
+        return 1 if self.y.ndim == 1 else self.y.shape[1]
+
+    @property
     def watched(self) -> bool:
         """Whether float32 is watched, and left for float64 where it is not enough."""
         return self.promote is not None and self.operator.dtype == torch.float32
@@ -60,7 +66,7 @@ class Problem:
 
     @property
     def y_exact(self) -> Tensor:
-        """The targets in float64, (n,), unrounded where the originals are known."""
+        """The targets in float64, shaped like ``y``, unrounded where the originals are known."""
         return self.y.double() if self.original is None else self.original[1]
 
     def moved_to(self, theta: Hyperparameters) -> Problem:
@@ -75,8 +81,9 @@ class Problem:
     def check(self) -> None:
         """Raises unless x and y are finite and fit each other."""
         operator, y = self.operator, self.y
-        if y.shape != (operator.n,):
-            raise ValueError(f"y must have shape ({operator.n},) like the rows of x, got {tuple(y.shape)}")
+        if len(y) != operator.n or not (y.ndim == 1 or (y.ndim == 2 and y.shape[1] > 1)):
+            several = f"or ({operator.n}, q) for several targets"
+            raise ValueError(f"y must have shape ({operator.n},) like the rows of x, {several}, got {tuple(y.shape)}")
         if y.dtype != operator.dtype or y.device != operator.device:
             raise ValueError(f"y must be {operator.dtype} on {operator.device} like x, got {y.dtype} on {y.device}")
         if not bool(torch.isfinite(operator.x).all()):

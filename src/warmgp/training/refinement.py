@@ -10,6 +10,7 @@ residual before it.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ def refined(
     for left in reversed(range(ROUNDS + 1)):
         r, size = _residual(double, v, targets, single.dtype)
         overhead += 1.0
-        before, now = max(norms), summarise(size / scale)
+        before, now = max(norms), summarise(size / scale, rule.n_targets)
         if max(now) < before:
             norms = now
         elif last is not None:  # back to the best
@@ -77,9 +78,12 @@ def refined(
         if left == 0 or not max(now) <= LEAST_GAIN * before or late:
             break
         enough = _correction(rule, now)
-        groups = r.split(columns_at_once(*r.shape), 1)
+        groups, done = r.split(columns_at_once(*r.shape), 1), 0
         for some in groups:
-            found = solver.solve(single, some.contiguous(), rule=enough, generator=generator, state=state)
+            first = max(1, min(some.shape[1], rule.n_targets - done))  # of the targets' systems; else any one
+            own = replace(enough, n_targets=first)
+            found = solver.solve(single, some.contiguous(), rule=own, generator=generator, state=state)
+            done += some.shape[1]
             state = found.state if len(groups) == 1 else None  # which may be of as many columns
             iterations += found.iterations
             epochs += found.iteration_epochs * some.shape[1] / r.shape[1]

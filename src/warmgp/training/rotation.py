@@ -138,17 +138,18 @@ def _turned(x: Tensor, phi: float) -> Tensor:
 def _likelihood(
     u: Tensor, y: Tensor, kernel: Kernel, theta: Hyperparameters, noise: RowNoise | None = None
 ) -> tuple[float, Tensor, Tensor]:
-    """Returns the log-density of all groups, its slope by ν, (4,), and T₁₂, for points u (p, g, 2) and y (p, g).
+    """Returns the log-density of all groups, its slope by ν, (4,), and T₁₂, for points u (p, g, 2) and y (p, g)
+    or (p, g, q).
 
     θ has two length scales; ``noise`` is that of the points, (p, g).
     """
-    p, size = y.shape
+    p, size = y.shape[:2]
     far = FAR * theta.length_scales.max()
     wide = Hyperparameters(theta.noise_scale, theta.signal_scale, torch.cat([theta.length_scales, far[None]]))
     points = torch.cat([u, u.sum(-1, keepdim=True)], -1).reshape(p * size, 3)
     groups = torch.arange(p * size, device=y.device).reshape(p, size)
     flat = None if noise is None else RowNoise(noise.shares.reshape(-1), noise.known.reshape(-1))
-    densities, gradient = conditionals(points, y.reshape(-1), groups, kernel, wide, size, flat)
+    densities, gradient = conditionals(points, y.flatten(0, 1), groups, kernel, wide, size, flat)
     first, second, both = -0.5 * gradient[2:] * wide.length_scales.pow(3)  # ∂L/∂ℓ = −2 T/ℓ³
     return float(densities.sum()), theta.chain_rule(gradient[:-1]), 0.5 * (both - first - second)
 

@@ -112,6 +112,12 @@ class TrainingOptions:
                 f'gradient="{self.gradient.name}" needs solver="cholesky", got solver={self.solver.name!r}'
             )
 
+    def for_targets(self, n_targets: int) -> TrainingOptions:
+        """Returns the same options for solves whose first systems are those of so many targets."""
+        if self.rule.n_targets == n_targets:
+            return self
+        return replace(self, rule=replace(self.rule, n_targets=n_targets))
+
     def summed(self, slope: Tensor) -> Tensor:
         """Returns a slope ∂L/∂ν as Adam is to be given it: tied length scales all have the sum of their slopes.
 
@@ -166,19 +172,21 @@ class TrainingOptions:
 
         A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
         the targets is more than the posterior's standard deviation. The rule's own tolerance stays where going on costs
-        the solver much, unless ``refine`` asks for it and there is no budget. ``share`` is that of the first system,
-        ``others`` that of the samples, both in units of σ or, where rows have noise of their own, of ``unit``.
+        the solver much, unless ``refine`` asks for it and there is no budget. ``share`` is that of the targets, of
+        which the largest counts, ``others`` that of the samples, both in units of σ or, where rows have noise of their
+        own, of ``unit``.
         """
         epochs = self.rule.max_epochs if self.last_epochs is None else self.last_epochs
         dear = self.solver.refines_within(len(targets)) == 0 and self.last_epochs is None
         if dear and not (self.refine and epochs is None):
             return replace(self.rule, until=self.until)
-        sizes = targets.square().mean(0).sqrt()  # by system, (1 + s,)
-        largest = float(sizes[1:].max()) if len(sizes) > 1 else 0.0
+        sizes = targets.square().mean(0).sqrt()  # by system, (q + s,)
+        own, probes = sizes.tensor_split((self.rule.n_targets,))
+        largest = float(probes.max()) if len(probes) else 0.0
         sigma = float(theta.noise_scale) if unit is None else unit
-        shares = (share * sigma / max(float(sizes[0]), TINY), others * sigma / max(largest, TINY))
+        shares = (share * sigma / max(float(own.max()), TINY), others * sigma / max(largest, TINY))
         tol, probes_tol = (min(self.rule.tol, hoped) for hoped in shares)
-        return StoppingRule(tol, epochs, probes_tol, self.until)
+        return StoppingRule(tol, epochs, probes_tol, self.until, self.rule.n_targets)
 
 
 @dataclass(frozen=True)
@@ -200,7 +208,7 @@ class StepRecord:
     stop_reason: str
     notes: tuple[str, ...] = ()
     log_marginal_likelihood: float | None = None
-    gain: float = math.inf  # ∂L/∂ν · Δν / n: what the step should add to the log-likelihood per point
+    gain: float = math.inf  # ∂L/∂ν · Δν / nq: what the step should add to the log-likelihood per point and target
     metrics: dict[str, float] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
@@ -242,7 +250,7 @@ class TrainingState:
     draw : Any
         What is random in the probes of the last solve.
     solution : Tensor or None
-        Solutions of the last solve, (n, 1 + s), at ``solution_theta``.
+        Solutions of the last solve, (n, q + s), at ``solution_theta``.
     solver_state : Any
     trend : TrendSolution or None
         The solutions of the trend's systems and its coefficients, where there is a trend.

@@ -62,7 +62,7 @@ def take_step(
     record = replace(
         record,
         log_marginal_likelihood=likelihood,
-        gain=float(slope @ (nu - state.nu)) / operator.n,
+        gain=float(slope @ (nu - state.nu)) / (operator.n * problem.n_targets),
         metrics=validation_metrics(problem, trend, result.solution, functions_of(draw), result.factor),
     )
     return replace(

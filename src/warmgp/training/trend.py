@@ -3,7 +3,8 @@
     A = TᵀV,   β̂ = β + A⁻¹Tᵀv      with H v = y − T β for the β of the step before
     y − T β̂,  v − V(β̂ − β)         take the place of the first target and its solution
 
-so that gradients, checks and the posterior go on with one first system whose mean is zero. What the residual R = T − HV
+so that gradients, checks and the posterior go on with a first system whose mean is zero; several targets have one V and
+A, and a column of β each. What the residual R = T − HV
 leaves counts in units of A^{-1/2}: σ²|V A^{-1/2}|² ≤ 1 and A^{-1/2} is at most about the signal's scale s, so that the
 relative error of A is of the order of rms(R) s/σ, for columns T of root mean square 1. The systems of T have a rule of
 their own that keeps that small: 1% of T may be far more than the data say about β.
@@ -39,7 +40,7 @@ FINEST = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
 def first_target(problem: Problem, before: TrendSolution | None) -> Tensor:
-    """Returns y − T β, (n,), for the β of the step before; y itself where there is none."""
+    """Returns y − T β, shaped like y, for the β of the step before; y itself where there is none."""
     if problem.trend is None or before is None:
         return problem.y
     return _less(problem.y, problem.trend.columns, before.coefficients)
@@ -69,14 +70,16 @@ def folded(
     rule = _rule(options, operator, start, last)
     found = _solved(problem, solver, T, start, rule, generator, result.state)
     _watch(problem, found, result, draw)
-    old = before.coefficients if before is not None else T.new_zeros(T.shape[1], dtype=torch.float64)
+    shape, first = problem.trend.offset.shape, slice(problem.n_targets)
+    old = before.coefficients if before is not None else T.new_zeros(shape, dtype=torch.float64)
     change = torch.zeros_like(old)
     if max(found.residual_mean, found.residual_probes) * _per_noise(operator) <= TRUSTED:
         spread = covariance(problem.trend, found.solution, operator.theta, operator.rows)
-        change = spread @ (T.double().T @ result.solution[:, 0].double())
+        change = (spread @ (T.double().T @ result.solution[:, first].double())).reshape(shape)
     targets = targets.clone() if targets.data_ptr() == problem.y.data_ptr() else targets  # which may be y itself
-    targets[:, 0] = _less(targets[:, 0], T, change)
-    result.solution[:, 0] = _less(result.solution[:, 0], found.solution, change)  # millions of rows leave no room
+    taken = change.reshape(len(change), -1)  # (p, q)
+    targets[:, first] = _less(targets[:, first], T, taken)
+    result.solution[:, first] = _less(result.solution[:, first], found.solution, taken)  # millions leave no room
     result = replace(
         result,
         overhead_epochs=result.overhead_epochs + found.epochs,
@@ -107,9 +110,9 @@ def posterior_trend(
         return None
     trend = problem.trend
     spread = covariance(trend, found.solution, theta, problem.operator.rows)
-    deviations = spread @ (trend.columns.double().T @ solution[:, 1:].double())
-    centre = (trend.offset + found.coefficients)[:, None]
-    return Trend(trend.basis, found.solution, torch.cat([centre, deviations], 1), spread)
+    deviations = spread @ (trend.columns.double().T @ solution[:, problem.n_targets :].double())
+    centre = (trend.offset + found.coefficients).reshape(len(spread), -1)
+    return Trend(trend.basis, found.solution, torch.cat([centre, deviations], 1), spread, problem.n_targets)
 
 
 # -- the solve -------------------------------------------------------------------------------------------------------
@@ -119,7 +122,7 @@ def _rule(options: TrainingOptions, operator: KernelOperator, start: Tensor | No
     if last and options.last_epochs is not None:
         rule = replace(rule, max_epochs=options.last_epochs)
     wanted = max(FINEST[operator.dtype], share / _per_noise(operator))
-    return replace(rule, tol=min(rule.tol, wanted), probes_tol=None)
+    return replace(rule, tol=min(rule.tol, wanted), probes_tol=None, n_targets=1)
 
 
 def _per_noise(operator: KernelOperator) -> float:
@@ -161,5 +164,5 @@ def _watch(problem: Problem, found: SolveResult, result: SolveResult, draw: Any)
 
 
 def _less(column: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
-    """Returns column − columns @ weights, (n,), summed in float64."""
+    """Returns column − columns @ weights, (n,) or (n, q), summed in float64."""
     return (column.double() - columns.double() @ weights).to(column.dtype)

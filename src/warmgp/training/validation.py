@@ -27,7 +27,8 @@ def validation_metrics(
     """Returns the RMSE of the mean on held-out points, and their mean log-likelihood where variances are to be had:
     from probes that are functions, or from the Cholesky factor of H in float64, (n, n).
 
-    Held-out points have the noise σ², of weight one. ``found`` is what the step found of the trend, if there is one.
+    Held-out points have the noise σ², of weight one; over several targets both are averages. ``found`` is what the step
+    found of the trend, if there is one.
     Nothing is returned where nothing is held out.
     """
     if problem.held_out is None:
@@ -36,15 +37,17 @@ def validation_metrics(
     y, trend = y.double(), posterior_trend(problem, found, operator.theta, solution)
     if functions is None and factor is None:
         near = within_reach(x, operator.x, operator.theta, operator.kernel)
-        error = y - operator.cross_matmul(near, solution[:, :1])[:, 0].double()
+        found_mean = operator.cross_matmul(near, solution[:, : problem.n_targets]).double()
+        error = y - (found_mean if y.ndim > 1 else found_mean[:, 0])
         error -= 0.0 if trend is None else trend.mean(x)
         return {"rmse": float(error.square().mean().sqrt())}
     exact = functions is None
     posterior = Posterior(
         operator.x, operator.kernel, operator.theta, solution, functions or NO_FUNCTIONS, exact=exact,
-        factor=factor if exact else None, trend=trend, noise=operator.rows,
+        factor=factor if exact else None, trend=trend, noise=operator.rows, n_targets=problem.n_targets,
     )  # fmt: skip
     mean, latent = posterior.mean_and_variance(x)
     error, variance = y - mean.double(), latent.double() + posterior.noise_variance
+    variance = variance if y.ndim == 1 else variance[:, None]  # the same for every target
     likelihood = -0.5 * (error.square() / variance + torch.log(2 * math.pi * variance))
     return {"rmse": float(error.square().mean().sqrt()), "llh": float(likelihood.mean())}
