@@ -38,7 +38,7 @@ test-newest:  ## the suite with the newest versions there are, in an environment
 	$(ONE_THREAD) build/newest/bin/python $(PYTEST) --no-cov
 
 torture: $(STAMP)  ## the whole battery of hostile data, files and kills, with a new seed; at most half an hour on two cores
-	$(ONE_THREAD) $(BIN)/python $(PYTEST) --no-cov tests/hostile --hostile-scale 1
+	$(ONE_THREAD) $(BIN)/python $(PYTEST) --no-cov tests/hostile tests/project/test_readme.py --hostile-scale 1
 
 lint: $(STAMP)  ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .

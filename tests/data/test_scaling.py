@@ -73,7 +73,7 @@ def test_constant_targets_are_refused(value: float) -> None:
     ("X", "y", "message"),
     [
         (np.zeros(3), np.arange(3.0), r"X must have shape \(n, d\); got \(3,\)"),
-        (np.zeros((3, 1)), np.zeros((3, 1)), r"y must have shape \(n,\); got \(3, 1\)"),
+        (np.zeros((3, 1)), np.zeros((3, 1, 1)), r"y must have shape \(n,\), or \(n, q\) .*; got \(3, 1, 1\)"),
         (np.zeros((3, 1)), np.arange(4.0), "got 3 and 4"),
         (np.zeros((0, 2)), np.zeros(0), "no rows"),
         (np.array([[0.0], [np.nan]]), np.arange(2.0), "X contains NaN in row 1, column 0, counted"),

@@ -1,6 +1,7 @@
 """The whole of the paper's experiments on data that are smaller still: directions, figures, and the page.
 
-`make reproduce-small` takes 300 and 1,200 points; here they are 150 and 500, in smaller blocks.
+`make reproduce-small` takes 300 and 1,200 points; here they are 150 and 500, in smaller blocks, with
+fewer steps.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with pytest.MonkeyPatch.context() as patch:
         for name, n in POINTS.items():
             patch.setitem(TOYS, name, (n, TOYS[name][1]))
-            patch.setitem(SETTINGS, name, replace(SETTINGS[name], block_size=25, batch_size=25))
+            shorter = min(SETTINGS[name].n_steps, 12)
+            patch.setitem(SETTINGS, name, replace(SETTINGS[name], block_size=25, batch_size=25, n_steps=shorter))
         assert run(["all", "--small", "--device", "cpu", "--budgets", "10", "50", "--store", str(folder)]) == 0
         yield Store(folder)
 

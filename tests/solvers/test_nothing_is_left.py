@@ -40,6 +40,7 @@ SOLVERS = [
 def garbage_of(work: object) -> list[object]:
     """Tensors that only a collection of garbage finds after the work is done."""
     gc.collect()
+    gc.freeze()  # all that is there already need not be looked at again
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
@@ -49,6 +50,7 @@ def garbage_of(work: object) -> list[object]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+        gc.unfreeze()
         gc.enable()
 
 
