@@ -21,10 +21,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## fit a noisy surface of 5,000 points and draw it
 	$(BIN)/python -m warmgp.demo --out demo.png
 
-test: $(STAMP)  ## the whole test suite
-	$(ONE_THREAD) $(BIN)/python $(PYTEST) --no-cov
+test: $(STAMP)  ## the tests
+	$(ONE_THREAD) $(BIN)/python $(PYTEST) --no-cov -m "not whole"
 
-coverage: $(STAMP)  ## the same with coverage of lines, at least 90%: a third slower
+coverage: $(STAMP)  ## the same and the longest ones, with coverage of lines, at least 90%: twice the time
 	$(ONE_THREAD) $(BIN)/python $(PYTEST) --cov --cov-report=term --cov-fail-under=90
 
 test-oldest:  ## the suite with the lowest versions that pyproject.toml allows, in an environment of its own
@@ -38,7 +38,7 @@ test-newest:  ## the suite with the newest versions there are, in an environment
 	$(ONE_THREAD) build/newest/bin/python $(PYTEST) --no-cov
 
 torture: $(STAMP)  ## the whole battery of hostile data, files and kills, with a new seed; at most half an hour on two cores
-	$(ONE_THREAD) $(BIN)/python $(PYTEST) --no-cov tests/hostile tests/project/test_readme.py --hostile-scale 1
+	$(ONE_THREAD) $(BIN)/python $(PYTEST) --no-cov tests/hostile --hostile-scale 1
 
 lint: $(STAMP)  ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .
@@ -60,7 +60,7 @@ dist: $(STAMP)  ## sdist and wheel in dist/, checked; the tests of the unpacked 
 	build/dist/bin/python $(INSTALL) -c constraints.txt "$$(ls $(CURDIR)/dist/*.whl)[$(EXTRAS)]"
 	tar -xf dist/*.tar.gz --strip-components 1 --one-top-level=build/dist/source
 	cd build/dist/source && ../bin/python -c "import warmgp; assert 'site-packages' in warmgp.__file__, warmgp.__file__"
-	cd build/dist/source && $(ONE_THREAD) ../bin/python $(PYTEST) --no-cov -m "not slow"
+	cd build/dist/source && $(ONE_THREAD) ../bin/python $(PYTEST) --no-cov -m "not slow and not whole"
 
 bench: $(STAMP)  ## kernel products and one training step on this machine, as a table and JSON
 	$(BIN)/python -m benchmarks.products --out benchmarks/results/products-local.json

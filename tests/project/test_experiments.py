@@ -194,6 +194,7 @@ def test_a_step_that_fails_is_not_a_whole_training(tmp_path: Path, monkeypatch: 
     assert (record["outcome"], record["steps"]) == ("failed", 3) and "not finite" in record["why"]
 
 
+@pytest.mark.whole
 def test_a_kill_loses_no_record_and_the_run_goes_on(tmp_path: Path) -> None:
     """SIGKILL in the middle of a study; the same command then ends where an uninterrupted one does."""
     arguments = ["table1", "--small", "--solvers", "cg", "--estimators", "pathwise", "--device", "cpu"]

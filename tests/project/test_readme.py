@@ -52,12 +52,10 @@ def busy_cores() -> Iterator[None]:
             process.wait()
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.skipif((os.cpu_count() or 1) == 1, reason="with one core there is one thread")
-def test_the_snippet_is_not_much_slower_than_with_one_thread_on_a_busy_machine(request: pytest.FixtureRequest) -> None:
+def test_the_snippet_is_not_much_slower_than_with_one_thread_on_a_busy_machine() -> None:
     """Once with one thread and once as it comes, side by side, so that both have the same machine."""
-    if request.config.getoption("hostile_scale") < 1:
-        pytest.skip("keeps every core busy for half a minute: part of make torture")
     assert SNIPPETS[0] != SHORT
     source = {"PYTHONPATH": str(Path(warmgp.__file__).parents[1])}
     usual = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "MKL_"))} | source

@@ -21,7 +21,7 @@ from experiments.run import main as run
 from experiments.store import Store
 
 POINTS = {"toy-quiet": 150, "toy-noisy": 150, "toy-large": 500}
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.whole
 
 
 @pytest.fixture(scope="module")
