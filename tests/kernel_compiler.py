@@ -79,6 +79,7 @@ CASES: dict[str, Callable[[], None]] = {
     "long": lambda: use("matern12", 2 * split.LONG, 11, 65),
     "short": lambda: use("matern32", 300, 11, 65, noise=1.0),
     "wide": lambda: use("rbf", 300, 120, 65, noise=3.0),
+    "beside": lambda: use("matern32", 300, 2, 74),
     "double": lambda: use("matern52", 300, 3, 17, dtype=torch.float64),
     "steps": use_steps,
 }

@@ -86,7 +86,14 @@ def test_products_of_every_kernel(kernel: str, d: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "c"), [(4, 1), (64, 65), (67, 2), *(pytest.param(n, c, marks=SLOW) for n, c in ((257, 129), (65, 16)))]
+    ("n", "c"),
+    [
+        (4, 1),
+        (64, 65),
+        (67, 2),
+        (67, 74),
+        *(pytest.param(n, c, marks=SLOW) for n, c in ((257, 129), (65, 16), (130, 81), (70, 145))),
+    ],
 )
 @pytest.mark.parametrize("d", [3, 11])
 def test_products_of_odd_shapes(d: int, n: int, c: int) -> None:
@@ -202,7 +209,7 @@ def test_subtracting_gathered_columns(c: int) -> None:
         close(left, R.double() - H[:, index] @ W.double())
 
 
-@pytest.mark.parametrize("c", [1, 17, pytest.param(129, marks=SLOW)])
+@pytest.mark.parametrize("c", [1, 17, 74, pytest.param(129, marks=SLOW)])
 def test_squares_of_all_groups_of_columns(c: int) -> None:
     operator, H = problem("matern32", 67, 4)
     W, R = columns(20, c), columns(67, c, seed=4)

@@ -25,12 +25,12 @@ def column_largest(V, BITS, n, c, rows_per_program, C: tl.constexpr, BM: tl.cons
 @triton.jit
 def split_columns(
     V, BITS, GAIN, VH, VL, VY, n, n_padded, c, first,
-    WEIGHTED: tl.constexpr, S: tl.constexpr, PLAIN: tl.constexpr, BM: tl.constexpr,
+    WEIGHTED: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr, PLAIN: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """Writes scaled columns of V (n, c) as float16 halves (n_padded, S), and the plain column VY; 0 beyond n and c.
+    """Writes scaled columns of V (n, c) as float16 halves (n_padded, STRIDE), and the plain column VY; 0 beyond n, c.
 
-    Tensor columns are V[:, first : first + S]; the plain one is V[:, 0]. A column is scaled by what its largest
-    magnitude asks for, and by GAIN where ``WEIGHTED``.
+    Tensor columns are V[:, first : first + STRIDE], no more than S, a power of two; the plain one is V[:, 0]. A column
+    is scaled by what its largest magnitude asks for, and by GAIN where ``WEIGHTED``.
     """
     rows = (tl.program_id(0) * BM + tl.arange(0, BM)).to(tl.int64)
     inside = rows < n
@@ -42,9 +42,10 @@ def split_columns(
         if WEIGHTED:
             v = v * tl.load(GAIN + first + columns, mask=valid, other=0.0)[None, :]
         high, low = halves(v)
-        here = rows[:, None] * S + columns[None, :]
-        tl.store(VH + here, high, mask=(rows < n_padded)[:, None])
-        tl.store(VL + here, low, mask=(rows < n_padded)[:, None])
+        here = rows[:, None] * STRIDE + columns[None, :]
+        held = (rows < n_padded)[:, None] & (columns < STRIDE)[None, :]
+        tl.store(VH + here, high, mask=held)
+        tl.store(VL + here, low, mask=held)
     if PLAIN:
         v = tl.load(V + rows * c, mask=inside, other=0.0) * scale_of(tl.load(BITS))
         if WEIGHTED:

@@ -13,10 +13,33 @@ from warmgp.operators.triton.parts import add_squares, add_to, halves, scale_of,
 
 
 @triton.jit
+def store_columns(
+    total, squares, begin, rows, inside, own, has_own, OUT, BITS, V, c, first, used, factor, noise,
+    ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr, S: tl.constexpr,
+):  # fmt: skip
+    """Stores S columns of a result, from column ``begin`` of the group on; returns ``squares`` with theirs added."""
+    columns = begin + tl.arange(0, S)
+    valid = (columns < used)[None, :]
+    at = rows[:, None] * c + first + columns[None, :]
+    total = total * (factor / scale_of(tl.load(BITS + first + columns, mask=columns < used, other=0)))[None, :]
+    if NOISE > 0:
+        its = V + own[:, None] * c + first + columns[None, :]
+        total += noise * tl.load(its, mask=has_own[:, None] & valid, other=0.0)
+    if ADD:
+        total += tl.load(OUT + at, mask=inside[:, None] & valid, other=0.0)
+    tl.store(OUT + at, total, mask=inside[:, None] & valid)
+    if SQUARES > 0:
+        total = tl.where(valid, total, 0.0)
+        squares += tl.sum(total * total, 1)
+    return squares
+
+
+@triton.jit
 def store_result(
-    total, total_plain, rows, offset, n_columns, SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
+    total, total_more, total_plain, rows, offset, n_columns,
+    SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
     FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr, S: tl.constexpr,
-    PLAIN: tl.constexpr,
+    MORE: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
     """Stores a product: partial sums as OUT[split, i, :], or, where ``FINAL``, what ``combine`` would make of them:
 
@@ -32,6 +55,8 @@ def store_result(
             tl.store(out, total_plain, mask=rows < m)
         if S > 0:
             tl.store(out[:, None] + PLAIN + tl.arange(0, S)[None, :], total, mask=(rows < m)[:, None])
+        if MORE > 0:
+            tl.store(out[:, None] + PLAIN + S + tl.arange(0, MORE)[None, :], total_more, mask=(rows < m)[:, None])
     else:
         rows = rows.to(tl.int64)
         inside = rows < m
@@ -51,19 +76,15 @@ def store_result(
             tl.store(OUT + rows * c + first, plain, mask=inside)
             squares += plain * plain
         if S > 0:
-            columns = PLAIN + tl.arange(0, S)
-            valid = (columns < used)[None, :]
-            at = rows[:, None] * c + first + columns[None, :]
-            total = total * (factor / scale_of(tl.load(BITS + first + columns, mask=columns < used, other=0)))[None, :]
-            if NOISE > 0:
-                its = V + own[:, None] * c + first + columns[None, :]
-                total += noise * tl.load(its, mask=has_own[:, None] & valid, other=0.0)
-            if ADD:
-                total += tl.load(OUT + at, mask=inside[:, None] & valid, other=0.0)
-            tl.store(OUT + at, total, mask=inside[:, None] & valid)
-            if SQUARES > 0:
-                total = tl.where(valid, total, 0.0)
-                squares += tl.sum(total * total, 1)
+            squares = store_columns(
+                total, squares, PLAIN, rows, inside, own, has_own, OUT, BITS, V, c, first, used, factor, noise,
+                ADD, NOISE, SQUARES, S,
+            )  # fmt: skip
+        if MORE > 0:
+            squares = store_columns(
+                total_more, squares, PLAIN + S, rows, inside, own, has_own, OUT, BITS, V, c, first, used, factor, noise,
+                ADD, NOISE, SQUARES, MORE,
+            )  # fmt: skip
         if SQUARES == 2:
             squares += tl.load(SUMS + rows, mask=inside, other=0.0)
         if SQUARES > 0:
@@ -75,15 +96,16 @@ def product(
     AH, AL, BH, BL, XA, XB, a_stride, b_stride, VH, VL, VY, FIRST,
     SUMS, OUT, BITS, V, INDEX, c, first, used, factor, noise, m, last, n_columns, columns_per_split, width,
     SHIFTED: tl.constexpr, PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr,
-    S: tl.constexpr, PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr,
-    SQUARES: tl.constexpr, LONG: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
+    S: tl.constexpr, MORE: tl.constexpr, PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr,
+    NOISE: tl.constexpr, SQUARES: tl.constexpr, LONG: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """Writes OUT[split, i, :] = 256 Σ_j k(a_i, b_j) [VY_j, V_j] over the split's columns, ``width`` numbers a row.
 
     Columns are the first ones, or, where ``SHIFTED``, those from the one that ``FIRST`` points at, so that a graph can
     be replayed for another block; then columns beyond ``last`` stand for it (their V is zero). With ``FINAL``, for a
     single split, OUT is the result itself, as :func:`combine` would make it, or with ``ADD`` what it is added to.
-    ``LONG`` says that there are many tiles of columns.
+    ``LONG`` says that there are many tiles of columns. V are S columns as halves, and ``MORE`` after them.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns_s, inputs = tl.arange(0, S if S > 0 else 16), tl.arange(0, D)
@@ -97,8 +119,10 @@ def product(
         nought = tl.load(AH + tl.arange(0, BM)[:, None] * D + inputs[None, :])
         nought_columns = tl.load(BH + tl.arange(0, BN)[:, None] * D + inputs[None, :])
     total = tl.zeros([BM, S if S > 0 else 16], tl.float32)
+    columns_more = S + tl.arange(0, MORE if MORE > 0 else 16)
+    total_more = tl.zeros([BM, MORE if MORE > 0 else 16], tl.float32)
     total_plain = tl.zeros([BM], tl.float32)
-    lost, lost_plain = tl.zeros_like(total), tl.zeros_like(total_plain)
+    lost, lost_more, lost_plain = tl.zeros_like(total), tl.zeros_like(total_more), tl.zeros_like(total_plain)
     begin = tl.program_id(1) * columns_per_split
     end = tl.minimum(begin + columns_per_split, n_columns)
     for start in tl.range(begin, end, BN, num_stages=STAGES):
@@ -116,15 +140,22 @@ def product(
         k = PROFILE(square)
         if S > 0:
             k_high, k_low = halves(k)
-            v_high = tl.load(VH + local[:, None] * S + columns_s[None, :])
-            v_low = tl.load(VL + local[:, None] * S + columns_s[None, :])
+            line = local[:, None] * (S + MORE)
+            v_high = tl.load(VH + line + columns_s[None, :])
+            v_low = tl.load(VL + line + columns_s[None, :])
             total, lost = add_to(total, lost, split_dot(k_high, k_low, v_high, v_low), LONG)
+            if MORE > 0:
+                v_high = tl.load(VH + line + columns_more[None, :])
+                v_low = tl.load(VL + line + columns_more[None, :])
+                part = split_dot(k_high, k_low, v_high, v_low)
+                total_more, lost_more = add_to(total_more, lost_more, part, LONG)
         if PLAIN:
             here = tl.sum(k * tl.load(VY + local)[None, :], 1)
             total_plain, lost_plain = add_to(total_plain, lost_plain, here, LONG)
     store_result(
-        total, total_plain, rows, offset, n_columns, SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
-        FINAL, ADD, NOISE, SQUARES, S, PLAIN,
+        total, total_more, total_plain, rows, offset, n_columns,
+        SUMS, OUT, BITS, V, INDEX, m, c, first, used, factor, noise, width,
+        FINAL, ADD, NOISE, SQUARES, S, MORE, PLAIN,
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """Columns of V prepared for a tensor core, and partial products put together again.
 
-A group of columns is at most 64 of them as float16 halves, and perhaps one plain column in float32: the mean system
-beside 64 probes, which would otherwise waste a tile of its own. Each column is scaled by a power of two first.
+A group of columns is at most 64 of them as float16 halves, and what else there is beside 64 probes, which would
+otherwise take another look at all of K: one plain column in float32 for one target, or up to 16 more halves for several
+targets or a trend. Each column is scaled by a power of two first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from warmgp.operators.triton import columns as triton_columns
 from warmgp.operators.triton.launch import run_kernel
 
 PAD = 128  # rows of every operand are padded to a multiple of this: no tile is higher
-GROUP = 64  # columns of a group on the tensor core, at most
+GROUP, BESIDE = 64, 16  # columns of a group on the tensor core, at most, and those that may be beside them
 REGISTERS = 2**16  # those of a multiprocessor
 PROCESSORS = 132  # multiprocessors of an H200
 LONG = 2**16  # columns from which on a sum over them is compensated: it costs registers, and so a tenth of the time
@@ -56,14 +57,15 @@ class Columns:
     used: int  # columns of V in this group
     plain: int  # 1 where the group's first column is multiplied in ordinary float32
     size: int  # S, columns on the tensor core (a power of two), or 0
-    high: Tensor  # (padded rows, S), float16
+    more: int  # columns on the tensor core beside them, or 0
+    high: Tensor  # (padded rows, S + more), float16
     low: Tensor
     single: Tensor  # (padded rows,), float32
 
     @property
     def width(self) -> int:
         """The number of columns of a partial product."""
-        return self.plain + self.size
+        return self.plain + self.size + self.more
 
 
 def largest_bits(V: Tensor) -> Tensor:
@@ -83,13 +85,17 @@ def scales(bits: Tensor) -> Tensor:
     return torch.where(bits == 0, torch.ones_like(bits, dtype=torch.float64), torch.exp2(9.0 - exponent.double()))
 
 
-def groups_of(c: int) -> list[tuple[int, int, int, int]]:
-    """Groups c columns; returns (first, used, plain, size) of each group, as in :class:`Columns`."""
+def groups_of(c: int, *, beside: bool = True) -> list[tuple[int, int, int, int, int]]:
+    """Groups c columns; returns (first, used, plain, size, more) of each group, as in :class:`Columns`: with more of
+    them ``beside`` a full group where they are the last."""
     groups, first = [], 0
     while first < c:
         plain = int(first == 0 and c % 16 == 1)
-        size = min(GROUP, c - first - plain)
-        groups.append((first, plain + size, plain, max(16, triton.next_power_of_2(size)) if size else 0))
+        left = c - first - plain
+        more = beside and GROUP < left <= GROUP + BESIDE
+        size = left if more else min(GROUP, left)
+        on_core = GROUP if more else max(16, triton.next_power_of_2(size)) if size else 0
+        groups.append((first, plain + size, plain, on_core, BESIDE if more else 0))
         first += plain + size
     return groups
 
@@ -106,19 +112,19 @@ def groups64(c: int) -> list[tuple[int, int, int]]:
     return groups
 
 
-def split(V: Tensor, bits: Tensor, padded: int, gain: Tensor | None = None) -> list[Columns]:
+def split(V: Tensor, bits: Tensor, padded: int, gain: Tensor | None = None, *, beside: bool = True) -> list[Columns]:
     """Splits a contiguous V (n, c) into groups of scaled columns with ``padded`` rows, times ``gain`` (c,)."""
     n, c = V.shape
     groups = []
-    for first, used, plain, S in groups_of(c):
-        high, low = (torch.empty(padded, S, device=V.device, dtype=torch.float16) for _ in range(2))
+    for first, used, plain, S, more in groups_of(c, beside=beside):
+        high, low = (torch.empty(padded, S + more, device=V.device, dtype=torch.float16) for _ in range(2))
         single = torch.empty(padded if plain else 0, device=V.device, dtype=torch.float32)
         run_kernel(
             triton_columns.split_columns, (triton.cdiv(padded, 64),),
             V, bits, bits if gain is None else gain, high, low, single, n, padded, c, first + plain,
-            WEIGHTED=gain is not None, S=S, PLAIN=plain, BM=64,
+            WEIGHTED=gain is not None, S=triton.next_power_of_2(S + more), STRIDE=S + more, PLAIN=plain, BM=64,
         )  # fmt: skip
-        groups.append(Columns(first, used, plain, S, high, low, single))
+        groups.append(Columns(first, used, plain, S, more, high, low, single))
     return groups
 
 
@@ -150,8 +156,8 @@ class Job:
         """The constants that every product kernel takes."""
         tile, group = self.tile, self.group
         return {
-            "S": group.size, "PLAIN": group.plain, "FINAL": self.final, "ADD": self.add, "NOISE": self.noise,
-            "SQUARES": self.count_squares, "LONG": self.long,
+            "S": group.size, "MORE": group.more, "PLAIN": group.plain, "FINAL": self.final, "ADD": self.add,
+            "NOISE": self.noise, "SQUARES": self.count_squares, "LONG": self.long,
             "BM": tile.rows, "BN": tile.columns, "STAGES": tile.stages, **tile.options,
         }  # fmt: skip
 
@@ -180,7 +186,7 @@ def multiply(
     bits = largest_bits(V)
     out = torch.empty(m, c, device=V.device) if add_to is None else add_to
     for group in split(V, bits, triton.cdiv(b, PAD) * PAD):
-        tile = tile_of(group.size, b)
+        tile = tile_of(group.size + group.more, b)
         row_tiles = triton.cdiv(m, tile.rows)
         splits = splits_for(row_tiles, triton.cdiv(b, tile.columns), tile.programs) if add_to is None else 1
         per_split = triton.cdiv(triton.cdiv(b, splits), tile.columns) * tile.columns

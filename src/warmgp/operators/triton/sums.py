@@ -36,8 +36,8 @@ def gradient_sums(
     magnitude = weights / (scales(bits_a) * scales(bits_b))  # what the scaled columns have to be multiplied by
     largest = magnitude.abs().max().clamp_min(1e-300)
     d, padded = points.lines.shape
-    left = split(A, bits_a, padded, gain=(magnitude / largest).float())
-    right = split(B, bits_b, padded)
+    left = split(A, bits_a, padded, gain=(magnitude / largest).float(), beside=False)
+    right = split(B, bits_b, padded, beside=False)
     by_products = points.has_products and d > 8
     sums_of = _sums_by_products if by_products else _sums_by_differences
     if share[0] >= triton.cdiv(points.n, TILE):  # fewer tiles of rows than shares
