@@ -5,8 +5,8 @@
 
 Targets are draws of a prior with noise over the same inputs, of other length scales than training begins with. Every
 case is fitted with one target and with ten in turn, ``REPEATS`` times, after a plan of each has measured its rates. The
-least CPU seconds of each count, since others may use the machine; on a GPU the least seconds. One thread. ``off`` is the
-largest difference of a mean of the ten from a fit of that target alone at the same hyperparameters, in predictive
+least CPU seconds of each count, since others may use the machine; on a GPU the least seconds. One thread. ``off`` is
+the largest difference of a mean of the ten from a fit of that target alone at the same hyperparameters, in predictive
 standard deviations.
 """
 
