@@ -62,21 +62,30 @@ def quick_gain(
     generator: torch.Generator,
     noise: RowNoise | None = None,
 ) -> float:
-    """Returns how many nats likelier a point is after a quick climb than at θ, by groups of near points; 0 or more.
+    """Returns how many nats likelier a point is after a quick climb than at θ; 0 or more.
 
-    Groups are as dense as all points x, (n, d), so that hyperparameters of many points are not held against few.
+    Few points, x of (n, d), are likely as a whole. More are climbed by groups of near points, as dense as all of them,
+    and judged by what near ones say of others: a few groups can be made likely by hyperparameters that predict worse.
     """
-    n = len(x)
-    if n <= GROUPS * GROUP:
+    n, few = len(x), len(x) <= GROUPS * GROUP
+    if few:
         terms = Terms(torch.arange(n, device=x.device)[None], n)
     else:
         centres = torch.randperm(n, generator=generator)[:GROUPS].to(x.device)
         near = _nearest(x.double(), centres, GROUP - 1)
         terms = Terms(torch.cat([near, centres[:, None]], 1), GROUP)
-    here = float(terms.densities(x, y, kernel, theta, noise).mean())
     starts = theta, rough_start(x.shape[1], theta.length_scales.numel(), False)
-    best = max(climb(x, y, terms, kernel, start, evaluations=EVALUATIONS, noise=noise).value for start in starts)
-    return max(0.0, best - here) / (1 if y.ndim == 1 else y.shape[1])
+    climbs = [climb(x, y, terms, kernel, start, evaluations=EVALUATIONS, noise=noise) for start in starts]
+    if few:
+        here, best = float(terms.densities(x, y, kernel, theta, noise).mean()), max(one.value for one in climbs)
+        return max(0.0, best - here) / (1 if y.ndim == 1 else y.shape[1])
+    asked = generator.get_state()
+
+    def told(these: Hyperparameters) -> float:
+        generator.set_state(asked)  # the same points for all
+        return near_gain(x, y, kernel, these, generator, noise)[0]
+
+    return max(0.0, max(told(one.theta) for one in climbs) - told(theta))
 
 
 def _nearest(z: Tensor, asked: Tensor, m: int) -> Tensor:
