@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,6 +47,10 @@ class Exact(GradientEstimator):
             return (v[rows] @ v[others].T).sub_(inverse[rows, others], alpha=q).mul_(0.5)
 
         return operator.in_float64().gradient_from_weights(weights, trace)
+
+    def pack(self, draw: Any) -> dict[str, Tensor]:
+        """Returns nothing: steps have no probes, and functions that an update carries over are those of its model."""
+        return {}
 
     def log_marginal_likelihood(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> float:
         """Returns L(θ) in float64."""
