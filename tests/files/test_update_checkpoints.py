@@ -31,7 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-class Cut(Exception):
+class CutError(Exception):
     """Ends an update where it stands, as a kill does."""
 
 
@@ -46,7 +46,7 @@ def fitted(path: Path, y: np.ndarray = Y, **settings: Any) -> GPRegressor:
 def cut_after(steps: int) -> Callable[..., None]:
     def cut(record: Any, state: Any) -> None:
         if state.step == steps:
-            raise Cut
+            raise CutError
 
     return cut
 
@@ -54,7 +54,7 @@ def cut_after(steps: int) -> Callable[..., None]:
 def cut_short(model: GPRegressor, checkpoint: Path, y: np.ndarray = Y, steps: int = 2) -> GPRegressor:
     """Five steps on new rows, of which so many are taken."""
     model.set_params(checkpoint=checkpoint, callbacks=(cut_after(steps),))
-    with pytest.raises(Cut):
+    with pytest.raises(CutError):
         model.update(X[NEW], y[NEW], n_steps=5)
     return model.set_params(checkpoint=None, callbacks=())
 
@@ -90,10 +90,10 @@ def test_one_that_was_cut_in_its_first_step_starts_from_the_same_solutions(
     model, plain = fitted(tmp_path / "m", **KINDS[kind]), loop.take_step
 
     def cut(*_: object, **__: object) -> None:
-        raise Cut
+        raise CutError
 
     monkeypatch.setattr(loop, "take_step", cut)
-    with pytest.raises(Cut):
+    with pytest.raises(CutError):
         model.set_params(checkpoint=tmp_path / "c").update(X[NEW], Y[NEW], n_steps=5)
     monkeypatch.setattr(loop, "take_step", plain)
     assert ("solution" in read(tmp_path / "c", "checkpoint")[0]) == (kind == "trend")
@@ -145,7 +145,7 @@ def test_another_update_is_refused_by_what_differs(other: str, cut: Path) -> Non
 
 def test_another_model_is_refused(cut: Path, tmp_path: Path) -> None:
     other = fitted(tmp_path / "m", init=Hyperparameters(0.3, 1.0, [0.6, 0.8])).set_params(checkpoint=cut / "c")
-    with pytest.raises(FileError, match="the model's hyperparameters, the model's solutions differ.*each update"):
+    with pytest.raises(FileError, match=r"the model's hyperparameters, the model's solutions differ.*each update"):
         other.update(X[NEW], Y[NEW], 5)
 
 

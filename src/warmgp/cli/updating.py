@@ -31,7 +31,7 @@ class Keeping:
     resume: bool
 
     def check(self, model: Path, data: Path, out: Path, n_steps: int) -> None:
-        """Refuses files that cannot be written or are the same, and a checkpoint of no steps, before anything is read."""
+        """Refuses files that are the same or cannot be written, and a checkpoint of no steps, before any is read."""
         check_paths(data, out, self.path, self.resume)
         check_apart({"MODEL": model, "--checkpoint": self.path})
         if self.path is not None and not n_steps:

@@ -169,10 +169,10 @@ def _refusal(path: str | os.PathLike[str], content: Mapping[str, Any], now: Mark
     ended = ""
     if "the model's rows" in _differing(content, now):
         ended = ". If that update has ended, its model has the new rows already"
-    differ = f"{_differences(content, now)}{why}{ended}"
     return (
-        f"the checkpoint {path} belongs to other data or settings{differ}. Give what it was made with to go on from it, "
-        f"delete it to start anew, or use another path (one for each {among})"
+        f"the checkpoint {path} belongs to other data or settings{_differences(content, now)}{why}{ended}. "
+        "Give what it was made with to go on from it, delete it to start anew, or use another path "
+        f"(one for each {among})"
     )
 
 
