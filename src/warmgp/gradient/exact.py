@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from warmgp.gradient.base import GradientEstimator, columns
+from warmgp.gradient.pathwise import functions_of
 from warmgp.operators.base import KernelOperator
 from warmgp.solvers.result import SolveResult
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
@@ -50,7 +51,7 @@ class Exact(GradientEstimator):
 
     def pack(self, draw: Any) -> dict[str, Tensor]:
         """Returns nothing: steps have no probes, and functions that an update carries over are those of its model."""
-        return {}
+        return super().pack(None if functions_of(draw) is not None else draw)
 
     def log_marginal_likelihood(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> float:
         """Returns L(θ) in float64."""
