@@ -17,6 +17,7 @@ from gp_truth import h_matrix
 from gp_truth import posterior as dense_posterior
 from row_noise_truth import posterior as noisy_posterior
 from warmgp import GPRegressor, Hyperparameters
+from warmgp.estimator.drift import Drift
 from warmgp.training import loop
 
 HYPER = Hyperparameters.from_vector(torch.tensor([0.1, 1.0, 0.6, 0.8], dtype=torch.float64))
@@ -249,6 +250,15 @@ def test_rows_of_another_function_are_told_of_and_nothing_is_decided() -> None:
     assert last.drifted and last.log_density == pytest.approx(density, rel=1e-6) and last.loss > 1
     torch.testing.assert_close(model.hyperparameters_.vector, theta)
     assert "a new fit on all rows is due" in str(model.report_)
+
+
+@pytest.mark.parametrize(
+    ("times", "told"), [(3.0, "so error bars near them are too small"), (1.0, "and were 0.1 times")]
+)
+def test_error_bars_are_called_too_small_only_where_they_are(times: float, told: str) -> None:
+    """Where the model's own rows have far smaller errors than predicted, new rows may be unlikely within error bars."""
+    drift = Drift(torch.full((60,), times), -1.0, 0.0, 0.01, 2e-4)
+    assert drift.is_far and told in drift.told(0)
 
 
 @pytest.mark.parametrize(("kind", "near"), [("exact", 1e-6), ("rap", 0.15)])

@@ -13,7 +13,8 @@ What it promises to find
     ``reference.py`` is a GP in numpy, float64, written apart from the library and from ``tests/gp_truth.py``.
     ``test_answers.py`` holds predictions on the data sets of ``datasets.py`` against it, in predictive standard
     deviations; the share of points over all data sets stands at the end of the run. ``test_properties.py`` has what
-    must be true of any data (symmetry, units, order, far inputs), ``test_calibration.py`` coverage over repeats,
+    must be true of any data (symmetry, units, order, far inputs), ``test_models_that_change.py`` of rows that come and
+    go, several targets and pages, ``test_calibration.py`` coverage over repeats,
     ``test_limits.py`` memory, threads, processes and global state.
 
 How to add an attack

@@ -268,7 +268,7 @@ def draw(rng: Rng, case: int) -> Attack:
         kind = str(rng.choice(["normal", "uniform", "collinear", "near_duplicates"]))
     X = INPUTS[kind](rng, n, d)
     n, d = X.shape
-    z = _standardised(X)
+    z = standardised(X)
     law = str(rng.choice(list(TARGETS)))
     y = TARGETS[law](rng, z)
     noise = rng.choice([0.0, log_uniform(rng, 1e-4, 1.0)])
@@ -333,7 +333,7 @@ def _columns(X: Any) -> list[NDArray[np.longdouble]]:
     return [table.iloc[:, j].to_numpy().astype(np.longdouble) for j in range(table.shape[1])]
 
 
-def _standardised(X: Any) -> Array:
+def standardised(X: Any) -> Array:
     parts = [(c - c[0]) / (np.abs(c - c[0]).max() or 1) for c in _columns(X)]
     return np.stack([((p - p.mean()) / (p.std() or 1)).astype(float) for p in parts], 1)
 

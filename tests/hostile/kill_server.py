@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from warmgp import ConjugateGradients, CSVLog, GPRegressor, JSONLines, StochasticGradientDescent
+from warmgp import ConjugateGradients, CSVLog, GPRegressor, Hyperparameters, JSONLines, StochasticGradientDescent
 from warmgp.cli.table_writer import TableWriter
 from warmgp.cli.termination import Terminated, terminated
 from warmgp.files.format import FileError
@@ -32,19 +32,27 @@ SOLVERS: dict[str, dict[str, Any]] = {
     "cold": {"solver": "cg", "solver_warm_start": False},
     "rates": {"solver": StochasticGradientDescent(50), "max_epochs": 5},
     "exact": {"solver": "cholesky"},
+    "update": {"solver": "rap", "trend": "linear"},
+    "exact update": {"solver": "cholesky"},
 }
 FULL, REFUSED = 28, 13
 
 
 def train(folder: Path, kind: str, every: int) -> None:
-    """A fit with a checkpoint and logs, a model, and a table of predictions."""
+    """A fit, or an update, with a checkpoint and logs, a model, and a table of predictions."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (150, 2))
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=150)
     settings: dict[str, Any] = {"n_steps": 30, "n_features": 50, "n_probes": 4, "random_state": 0, **SOLVERS[kind]}
     logs = [CSVLog(folder / "log.csv"), JSONLines(folder / "log.jsonl")]
-    model = GPRegressor(checkpoint=folder / "checkpoint", checkpoint_every=every, callbacks=logs, **settings)
-    model.fit(X, y).save(folder / "model")
+    kept = {"checkpoint": folder / "checkpoint", "checkpoint_every": every, "callbacks": logs}
+    if kind.endswith("update"):
+        start = Hyperparameters(0.3, 1.0, [1.0, 1.0])
+        model = GPRegressor(**settings | {"kernel": "matern32", "init": start, "n_steps": 0}).fit(X[:120], y[:120])
+        model.set_params(**kept).update(X[120:], y[120:], n_steps=settings["n_steps"])
+    else:
+        model = GPRegressor(**kept, **settings).fit(X, y)
+    model.save(folder / "model")
     with TableWriter(folder / "predictions.csv") as writer:
         for rows in (slice(0, 75), slice(75, 150)):
             writer.write(dict(zip(("mean", "std"), model.predict(X[rows], return_std=True), strict=True)))

@@ -24,7 +24,7 @@ import warmgp
 from warmgp import GPRegressor
 from warmgp.files.format import read
 
-KINDS = ("pivots", "factor", "neighbours", "blocks", "cold", "rates", "exact")
+KINDS = ("pivots", "factor", "neighbours", "blocks", "cold", "rates", "exact", "update", "exact update")
 FULL, REFUSED = 28, 13
 FILES = {"checkpoint", "log.csv", "log.jsonl", "model", "predictions.csv"}
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)

@@ -34,7 +34,7 @@ from warmgp.cli.table_writer import TableWriter
 from warmgp.cli.targets import parts_of
 from warmgp.cli.terminal import say, tell
 from warmgp.cli.termination import Terminated, terminated
-from warmgp.cli.updating import update_file
+from warmgp.cli.updating import Keeping, update_file
 from warmgp.data.grids import parse_grid
 from warmgp.estimator.convergence import ConvergenceWarning
 from warmgp.estimator.maps import feature_names
@@ -244,17 +244,18 @@ def update(
     weight_column: opt.WeightColumn = None,
     noise_column: opt.NoiseColumn = None,
     n_steps: opt.MoreSteps = 0,
+    checkpoint: opt.Checkpoint = None,
+    checkpoint_every: opt.CheckpointEvery = 1,
+    resume: opt.Resume = False,
     device: opt.Device = "auto",
 ) -> None:
     """Add the rows of a table to a model, without starting over.
 
     Hyperparameters stay as they are, unless --n-steps says otherwise; a warning says when a new fit is due. The file
-    at --out is replaced once the new one is whole.
+    at --out is replaced once the new one is whole. Steps that were cut short go on from a --checkpoint.
     """
-    check_apart({"DATA": data, "--out": out})
-    check_writable(out)
-    rows = RowColumns(weight_column, noise_column)
-    update_file(model, data, out, target=target or [], rows=rows, n_steps=n_steps, device=device)
+    rows, keeping = RowColumns(weight_column, noise_column), Keeping(checkpoint, checkpoint_every, resume)
+    update_file(model, data, out, target=target or [], rows=rows, n_steps=n_steps, device=device, keeping=keeping)
 
 
 @app.command()

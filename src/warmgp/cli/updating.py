@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from warmgp.cli.answers import inputs_for
-from warmgp.cli.columns import feature_chunks, resolve
+from warmgp.cli.columns import UsageError, feature_chunks, resolve
+from warmgp.cli.fitting import check_apart, check_paths
 from warmgp.cli.kinds import cells_of
 from warmgp.cli.row_columns import RowColumns
 from warmgp.cli.tables import TableError, open_table
@@ -20,14 +22,46 @@ from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
 
 
+@dataclass(frozen=True)
+class Keeping:
+    """Holds what is said of the checkpoint of an update: its path, the steps between two saves, whether to go on."""
+
+    path: Path | None
+    every: int
+    resume: bool
+
+    def check(self, model: Path, data: Path, out: Path, n_steps: int) -> None:
+        """Refuses files that are the same or cannot be written, and a checkpoint of no steps, before any is read."""
+        check_paths(data, out, self.path, self.resume)
+        check_apart({"MODEL": model, "--checkpoint": self.path})
+        if self.path is not None and not n_steps:
+            raise UsageError(
+                "--checkpoint keeps the steps of an update, and this one has none, only a solve: leave it out, or give "
+                "--n-steps"
+            )
+        if self.every < 1:
+            raise UsageError(f"--checkpoint-every must be a count of steps, 1 or more, got {self.every}")
+
+
 def update_file(
-    path: Path, data: Path, out: Path, *, target: Sequence[str], rows: RowColumns, n_steps: int, device: str
+    path: Path,
+    data: Path,
+    out: Path,
+    *,
+    target: Sequence[str],
+    rows: RowColumns,
+    n_steps: int,
+    device: str,
+    keeping: Keeping,
 ) -> None:
     """Adds the rows of a table to a model in a file and writes it to ``out``, which may be that very file.
 
     Whatever ends it before, the file at ``out`` stays as it was: a new one takes its place once it is whole.
     """
+    keeping.check(path, data, out, n_steps)
     model = GPRegressor.load(path, device)
+    every = model.checkpoint_every
+    model.set_params(checkpoint=keeping.path, checkpoint_every=keeping.every)
     names = feature_names(model)
     table = open_table(data, [*parts_of(target), *rows.names, *names])
     targets = targets_of_model(model, table, target, path)
@@ -41,7 +75,7 @@ def update_file(
     y = np.stack([beside[name] for name in targets], 1) if len(targets) > 1 else beside[targets[0]]
     with cells_of(data, range(1, len(X) + 1)):
         model.update(inputs_for(model, X), y, n_steps, **rows.arguments(beside, data))
-    model.save(out)
+    model.set_params(checkpoint=None, checkpoint_every=every).save(out)  # which are of this command alone
     done = model.updates_[-1]
     tell(f"added {done.added:,} rows to {done.rows - done.added:,}: {out}")
     shown = {

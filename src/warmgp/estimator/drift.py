@@ -112,12 +112,14 @@ class Drift:
 
     def told(self, n_steps: int) -> str:
         """Says that a new fit is due, where hyperparameters took so many steps with the new rows."""
-        times = float(self.z.square().mean()) ** 0.5
+        times, before = float(self.z.square().mean()) ** 0.5, self.square_before**0.5
         stay = "took a few steps alone" if n_steps else "stay as they were"
+        rows = "the new row is" if len(self.z) == 1 else f"the {len(self.z):,} new rows are"
+        means = "so error bars near them are too small" if times > 1.1 else f"and were {before:.2g} times it before"
         return (
-            f"the {len(self.z):,} new rows are {self.loss:.2g} nats a row less likely than the rows before them were "
-            f"when left out: their errors are {times:.2g} times the predicted standard deviation, so error bars near "
-            f"them are too small. The model has them now, and its hyperparameters {stay}: a new fit on all rows is due"
+            f"{rows} {self.loss:.2g} nats a row less likely than the rows before them were "
+            f"when left out: their errors are {times:.2g} times the predicted standard deviation, {means}. "
+            f"The model has them now, and its hyperparameters {stay}: a new fit on all rows is due"
         )
 
 

@@ -100,7 +100,8 @@ class GPRegressor(Fitting, Stored, Predicting, Intervals, InUnits, Insight, Upda
     checkpoint : path or None
         The file that keeps the state of training; a later ``fit`` with the same data and settings goes on from it to
         the same result, bit for bit on one CPU; with a higher ``n_steps`` it takes more steps. Remove the file to start
-        anew. It belongs to one fit: leave it out in a cross-validation, whose fits would share the path.
+        anew. It belongs to one fit: leave it out in a cross-validation, whose fits would share the path. An ``update``
+        with steps keeps one, too, in a file of its own.
     checkpoint_every : int
         Steps between checkpoints.
     callbacks : sequence of callables

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from warmgp.estimator.parameters import check_parameters
 from warmgp.files import columns_json, plan_json
@@ -100,20 +101,28 @@ def settings_from_json(cls: Any, values: Any) -> dict[str, Any]:
     return out
 
 
+def settings_of(model: Any) -> dict[str, Any]:
+    """Returns the parameters that change the result of a training as JSON values, by name; those that earlier versions
+    did not have only where they mean something."""
+    settings = settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SETTINGS})
+    return {name: value for name, value in settings.items() if name not in LATER or value != LATER[name]}
+
+
 def made_from(model: Any, data: Mapping[str, np.ndarray], seed: int) -> tuple[str, dict[str, str]]:
     """Returns (fingerprint, parts by name) of the data and of every setting that changes the result.
 
     ``seed`` is the number that this fit draws from ``random_state``: of a generator it is all that counts.
     """
-    settings = settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SETTINGS})
-    for name, value in LATER.items():
-        if settings[name] == value:
-            del settings[name]
+    settings = settings_of(model)
     if isinstance(model.kernel, Kernel):  # with its options, where it has any
         settings["kernel"] = f"{model.kernel!r} {sorted(vars(model.kernel).items())}"
     if model.random_state is not None and settings["random_state"] is None:
         settings["random_state"] = f"a generator that draws {seed}"
+    return marked(settings, {name: torch.tensor(values) for name, values in data.items()})
+
+
+def marked(settings: Mapping[str, Any], data: Mapping[str, Tensor]) -> tuple[str, dict[str, str]]:
+    """Returns (fingerprint, parts by name) of settings, which are JSON values, and of data."""
     parts = {name: to_json(value) for name, value in settings.items()}
-    tensors = {name: torch.tensor(values) for name, values in data.items()}
-    marks = {name: fingerprint(values) for name, values in tensors.items()}
-    return fingerprint(*tensors.values(), to_json(settings)), {**marks, **parts}
+    marks = {name: fingerprint(values) for name, values in data.items()}
+    return fingerprint(*data.values(), to_json(dict(settings))), {**marks, **parts}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -18,6 +19,7 @@ from warmgp.data.float32_resolution import too_fine
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.convergence import warn_of_solve
 from warmgp.estimator.drift import Drift, Update
+from warmgp.estimator.kept_update import KeptUpdate, update_mark
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.prepare import TrainingData
 from warmgp.estimator.row_weights import RowWeights, row_weights
@@ -60,6 +62,12 @@ class Rows:
         """Returns some of the rows."""
         return Rows(self.x[which], self.y[which], self.said.at(which))
 
+    @property
+    def named(self) -> dict[str, FloatArray | None]:
+        """The same by the names of the arguments of an update."""
+        said = self.said
+        return {"X": self.x, "y": self.y, "sample_weight": said.weights, "noise_variance": said.variances}
+
 
 class Updating:
     """Updates a fitted estimator: what it needs of it are the posterior, the targets, the scaler and the parameters."""
@@ -93,7 +101,9 @@ class Updating:
         data. The last of ``updates_`` says what it took, and what the model before thought of the new rows; where these
         are so unlikely that a new fit is due, that is warned of, and nothing else is done about it.
 
-        Where the update fails or is interrupted before a step is done, the model stays as it was.
+        Where the update fails or is interrupted before a step is done, the model stays as it was. With steps and the
+        parameter ``checkpoint`` it keeps a checkpoint as :meth:`fit` does, in a file of its own: the same update of the
+        same model, also of one that was loaded, goes on from it.
         """
         check_is_fitted(self, "hyperparameters_")
         check_count("n_steps", n_steps, least=0)
@@ -110,7 +120,7 @@ class Updating:
         def carry(problem: Problem, solved: bool) -> Carried:
             return with_rows(posterior, problem, self._generator(), solved=solved)
 
-        result = self._go_on(both, len(new.x), n_steps, carry)
+        result = self._go_on(both, len(new.x), n_steps, carry, new)
         if self.robust_weights_ is not None and weights is not None:
             self.robust_weights_ = np.concatenate([self.robust_weights_, weights])
         added = f"from the model of {len(old.x):,} rows, to which {len(new.x):,} came,"
@@ -194,25 +204,30 @@ class Updating:
         return replace(new, said=replace(new.said, weights=lighter)).at(weights > 0), weights
 
     # -- the solve ---------------------------------------------------------------------------------------------------
-    def _go_on(self, rows: Rows, changed: int, n_steps: int, carry: Any) -> TrainingResult:
+    def _go_on(self, rows: Rows, changed: int, n_steps: int, carry: Any, new: Rows | None = None) -> TrainingResult:
         """Solves for other rows from the posterior at hand, after so many steps; publishes what comes of it."""
         old, before = self.posterior_, dict(vars(self))
         if len(rows.x) < 2:
             raise ValueError(f"{len(rows.x)} rows are left to the model, and at least two are needed: keep more")
         data = self._data(rows)
         plan = self._plan(data, changed, n_steps)
-        options = self._options_of_update(plan, n_steps)
-        accepted = False
+        accepted, generator = False, self._generator()
         try:
-            with limited_threads(plan.threads):
-                result = self._solved(data, plan, options, old, carry)
-            history = list(self.history_)
-            self._publish(plan, data, result)  # type: ignore[attr-defined]
-            done = [replace(record, step=record.step + len(history)) for record in result.history]
-            self.history_ = history + done
-            self.n_steps_ = len(self.history_)
-            accepted = True
-            warn_of_solve(plan, result)
+            with contextlib.ExitStack() as stack:
+                kept = None
+                if n_steps and new is not None and self.checkpoint is not None:  # type: ignore[attr-defined]
+                    mark = update_mark(self, old, new.named, n_steps)
+                    kept = KeptUpdate.of(self, mark, plan, rows.x.shape, generator, stack)
+                    plan = kept.plan
+                stack.enter_context(limited_threads(plan.threads))
+                result = self._solved(data, plan, n_steps, old, carry, generator, kept)
+                history = list(self.history_)
+                self._publish(plan, data, result)  # type: ignore[attr-defined]
+                done = [replace(record, step=record.step + len(history)) for record in result.history]
+                self.history_ = history + done
+                self.n_steps_ = len(self.history_)
+                accepted = True  # whatever the last checkpoint says
+                warn_of_solve(plan, result)
         except BaseException:
             if not accepted:
                 self.__dict__.clear()
@@ -266,24 +281,30 @@ class Updating:
         return replace(options, n_steps=n_steps, n_samples=self.posterior_.n_samples, tied=tied)
 
     def _solved(
-        self, data: TrainingData, plan: Plan, options: TrainingOptions, old: Posterior, carry: Any
+        self,
+        data: TrainingData,
+        plan: Plan,
+        n_steps: int,
+        old: Posterior,
+        carry: Any,
+        generator: torch.Generator,
+        kept: KeptUpdate | None,
     ) -> TrainingResult:
-        """Carries the posterior over and trains from there; in float64 at once where it was float64 before."""
+        """Carries the posterior over and trains from there, or from a checkpoint; in float64 at once where it was
+        float64 before."""
+        options, saved = self._options_of_update(plan, n_steps), kept.state if kept is not None else None
         double = old.x.dtype == torch.float64
+        if saved is not None and saved.solution is not None:
+            double = saved.solution.dtype == torch.float64
         problem = data.problem(plan, old.kernel, old.theta, torch.float64 if double else plan.dtype)
         if double and plan.dtype == torch.float32 and not options.n_steps:
             single = data.problem(plan, old.kernel, old.theta, torch.float32).operator
             problem = replace(problem, single=single)
-        direct = plan.solver.leaves_factor or options.exact_posterior
-        probes = options.gradient.needs_factor or isinstance(options.gradient, Pathwise) or not options.n_steps
-        began = time.perf_counter()
-        carried = carry(problem, not direct and options.starts_warm)
-        nu = old.theta.unconstrained
-        state = TrainingState(0, nu, Adam.zeros(nu.numel()), elapsed=time.perf_counter() - began)
-        if probes:  # else steps have probes of their own
-            state = replace(state, draw=carried.draw, solution=carried.solution, trend=carried.trend)
+        state = _start(problem, plan, options, old, carry, saved)
         callbacks = list(self.callbacks)  # type: ignore[attr-defined]
-        return train_problem(problem, options, generator=self._generator(), state=state, callbacks=callbacks)
+        if kept is not None:
+            kept.watch(state, callbacks)
+        return train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
 
     def _generator(self) -> torch.Generator:
         """Returns the generator of this update: of the model's functions, and of how often it was updated, alone."""
@@ -298,6 +319,28 @@ class Updating:
         said = {"added": 0, "forgotten": 0, **known}
         done = Update(rows=rows, steps=len(result.history), epochs=result.final.epochs, seconds=seconds, **said)
         self.updates_ = [*self.updates_, done]
+
+
+def _start(
+    problem: Problem, plan: Plan, options: TrainingOptions, old: Posterior, carry: Any, saved: TrainingState | None
+) -> TrainingState:
+    """Returns the state to train from: the posterior carried over, or what a checkpoint has saved.
+
+    A checkpoint of exact steps, which have no probes, does not hold the model's functions: they are carried over again.
+    """
+    direct = plan.solver.leaves_factor or options.exact_posterior
+    probes = options.gradient.needs_factor or isinstance(options.gradient, Pathwise) or not options.n_steps
+    if saved is not None:
+        again = probes and saved.draw is None
+        return replace(saved, draw=carry(problem, False).draw) if again else saved
+    began = time.perf_counter()
+    carried = carry(problem, not direct and options.starts_warm)
+    nu = old.theta.unconstrained
+    state = TrainingState(0, nu, Adam.zeros(nu.numel()), elapsed=time.perf_counter() - began)
+    if not probes:  # steps have probes of their own
+        return state
+    at = None if carried.solution is None else old.theta
+    return replace(state, draw=carried.draw, solution=carried.solution, solution_theta=at, trend=carried.trend)
 
 
 def _which(rows: ArrayLike, n: int) -> NDArray[np.bool_]:

@@ -40,6 +40,9 @@ from warmgp.trend import TrendSolution
 Mark = Mapping[str, str]
 """What a training is made from, by name: its settings as text, its data as fingerprints."""
 
+VERB = "verb"
+"""The name under which a mark says what is trained, "update"; that of a fit does not say it."""
+
 STARTS = ("init", "sample_size", "local", "near", "learning_rate", "relative_steps")
 """What of a plan depends on whether the number of steps was given, and decides where training starts and goes."""
 
@@ -120,11 +123,11 @@ def read_checkpoint(
         differ = content["fingerprint"] != fingerprint
         more_steps = differ and _differing(content, made_from or {}) == ["n_steps"]
         if differ and not more_steps:
-            raise FileError(_refusal(path, _differences(content, made_from or {})))
+            raise FileError(_refusal(path, content, made_from or {}))
         saved = plan_json.plan_from_json(content["plan"], solver=plan.solver, device=plan.device)
         if more_steps:
             if why := _why_no_more(saved, plan, content["step"]):
-                raise FileError(_refusal(path, f"{_differences(content, made_from or {})}; {why}"))
+                raise FileError(_refusal(path, content, made_from or {}, f"; {why}"))
             saved = replace(
                 saved, n_steps=plan.n_steps, settle=plan.settle, estimated_seconds=plan.estimated_seconds
             )  # fmt: skip
@@ -153,12 +156,29 @@ def _as_now(tensors: dict[str, Tensor], content: dict[str, Any]) -> tuple[dict[s
     return moved, {**others, SOLVER: kept}
 
 
-def _refusal(path: str | os.PathLike[str], why: str) -> str:
-    """Returns the message about a checkpoint of another fit."""
+def _refusal(path: str | os.PathLike[str], content: Mapping[str, Any], now: Mark, why: str = "") -> str:
+    """Returns the message about a checkpoint of another fit, or of another update."""
+    then, verb = _verb(content.get("made_from", {})), _verb(now)
+    if then != verb:
+        other, this = ("an update", "a fit") if verb == "fit" else ("a fit", "an update")
+        return (
+            f"the checkpoint {path} is one of {other}, and this is {this}: use another path for the checkpoint, or "
+            f"delete the file if what it belongs to has ended"
+        )
+    among = "fit: in a cross-validation leave checkpoint out" if verb == "fit" else "update"
+    ended = ""
+    if "the model's rows" in _differing(content, now):
+        ended = ". If that update has ended, its model has the new rows already"
     return (
-        f"the checkpoint {path} belongs to other data or settings{why}. Give what it was made with to go on from it, "
-        f"delete it to start anew, or use another path (one for each fit: in a cross-validation leave checkpoint out)"
+        f"the checkpoint {path} belongs to other data or settings{_differences(content, now)}{why}{ended}. "
+        "Give what it was made with to go on from it, delete it to start anew, or use another path "
+        f"(one for each {among})"
     )
+
+
+def _verb(mark: Mark) -> str:
+    """Returns what a mark is of, "fit" or "update"."""
+    return "fit" if VERB not in mark else "update"
 
 
 def _differing(content: Mapping[str, Any], now: Mark) -> list[str]:
@@ -175,7 +195,7 @@ def _differences(content: Mapping[str, Any], now: Mark) -> str:
     told = []
     if settings:
         before, after = (", ".join(_told(name, mark.get(name)) for name in settings) for mark in (then, now))
-        told.append(f"it was made with {before}, and this fit has {after}")
+        told.append(f"it was made with {before}, and this {_verb(now)} has {after}")
     if others:
         told.append(f"{', '.join(others)} {'differs' if len(others) == 1 else 'differ'}")
     return f": {'; '.join(told)}" if told else ""

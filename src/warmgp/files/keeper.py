@@ -82,7 +82,7 @@ class CheckpointKeeper:
         self.flush()
 
     def __call__(self, record: StepRecord, state: TrainingState) -> None:
-        if self._latest is not None and self._latest[0].solution is None and self._plan is not None:
+        if self._latest is not None and not self._latest[0].history and self._plan is not None:
             check_dtypes(self._plan.solver.pack(state.solver_state)[0])  # or raise now, not when it is time to write
             self._plan.gradient.pack(state.draw)
         self._latest = state, self.generator.get_state()

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from warmgp.gradient.base import GradientEstimator, columns
+from warmgp.gradient.pathwise import functions_of
 from warmgp.operators.base import KernelOperator
 from warmgp.solvers.result import SolveResult
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
@@ -46,6 +48,10 @@ class Exact(GradientEstimator):
             return (v[rows] @ v[others].T).sub_(inverse[rows, others], alpha=q).mul_(0.5)
 
         return operator.in_float64().gradient_from_weights(weights, trace)
+
+    def pack(self, draw: Any) -> dict[str, Tensor]:
+        """Returns nothing: steps have no probes, and functions that an update carries over are those of its model."""
+        return super().pack(None if functions_of(draw) is not None else draw)
 
     def log_marginal_likelihood(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> float:
         """Returns L(θ) in float64."""
