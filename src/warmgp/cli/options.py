@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 # -- of several commands ---------------------------------------------------------------------------------------------
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .parquet or .npz; grid: .nc")]
+Data = Annotated[
+    Path, typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .npz, .parquet or a folder of those; grid: .nc")
+]
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="model file written by fit")]
 Device = Annotated[str, typer.Option(help='"auto", "cpu", "cuda", …')]
 Quiet = Annotated[bool, typer.Option("--quiet", help="no progress bar")]
@@ -60,7 +62,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="only say how it would t
 
 # -- of predict, score, diagnose and demo ----------------------------------------------------------------------------
 MaybeData = Annotated[
-    Path | None, typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .parquet or .npz; grid: .nc")
+    Path | None,
+    typer.Argument(metavar="DATA", help="table: .csv, .csv.gz, .npz, .parquet or a folder of those; grid: .nc"),
 ]
 OutTable = Annotated[Path, typer.Option(help="to write: .csv, .csv.gz, .parquet, .npz; of a grid also .nc")]
 GridText = Annotated[
