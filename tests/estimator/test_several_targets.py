@@ -192,6 +192,47 @@ def test_targets_that_do_not_share_a_kernel_are_warned_of() -> None:
         found = GPRegressor("matern32", random_state=0).fit(X, y)
     assert "share one kernel" in str(found.report_)
     assert "share one kernel" not in str(GPRegressor("matern32", random_state=0).fit(X, Y).report_)
+    y[:20, 1] = np.nan  # hyperparameters are those of the other alone: the more is there to be said
+    with pytest.warns(UserWarning, match=r"do not share one kernel well: .* off in 'y1', .* and .* in 'y0'"):
+        GPRegressor("matern32", random_state=0).fit(X, y)
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+def test_targets_in_another_order_are_refused(model: GPRegressor, tmp_path: Path) -> None:
+    """An update by numbers alone would give one target the values of another."""
+    told, wrong = r"has the columns 'c', 'b', 'a', and the model was fitted to 'a', 'b', 'c'", ["c", "b", "a"]
+    table = pd.DataFrame(Y, columns=["a", "b", "c"])
+    asked = {
+        "y": [lambda y: model.update(X, y), lambda y: model.score(X, y), lambda y: model.log_predictive_density(X, y),
+              lambda y: crps_scorer(model, X, y)],
+        "held_out y": [lambda y: model.report(tmp_path / "page.html", (X, y))],
+        "validation y": [lambda y: GPRegressor(**SETTINGS).fit(X, table, validation=(X, y))],
+    }  # fmt: skip
+    for name, calls in asked.items():
+        for call in calls:
+            with pytest.raises(ValueError, match=f"^{name} {told}: give these, in the same order"):
+                call(table[wrong])
+    assert model.score(X, table) == model.score(X, Y) > 0.5  # an array has no names
+    plain = GPRegressor(**SETTINGS).fit(X, Y)
+    assert plain.score(X, table[wrong]) < plain.score(X, table)  # it knows none
+    with pytest.raises(ValueError, match="y contains NaN in row 0, column 'a'"):
+        model.score(X, pd.DataFrame(GAPS, columns=["a", "b", "c"]))
+
+
+def test_a_table_of_one_column_names_the_target() -> None:
+    with pytest.warns(DataConversionWarning):
+        found = GPRegressor(**SETTINGS).fit(X, pd.DataFrame(Y[:, :1], columns=["ozone"]))
+    assert found.target_name_ == "ozone" and found.target_names_ == ()
+
+
+def test_more_targets_than_functions_are_refused_unless_new_ones_are_drawn() -> None:
+    """Function 8 of 8 is function 0 again: targets 0 and 8 would have one deviation."""
+    y = np.random.default_rng(0).normal(size=(N, 9)) * 0.3 + np.sin(X[:, :1])
+    many = GPRegressor(**SETTINGS).fit(X, y)
+    with pytest.raises(ValueError, match=r"8 functions .* too few for 9 targets .* random_state .* n_probes=9"):
+        many.sample_y(NEW, 1)
+    off = many.sample_y(NEW, 1, random_state=0)[..., 0] - many.predict(NEW)
+    assert np.abs(off[:, 0] / off[:, 0].std() - off[:, 8] / off[:, 8].std()).max() > 0.1
 
 
 # -- what is kept ----------------------------------------------------------------------------------------------------

@@ -207,6 +207,12 @@ class Predicting(Targets):
                 f"n_samples={n_samples} is more than the {posterior.n_samples} functions of the model: "
                 f"give random_state to draw new ones, or fit with a larger n_probes"
             )
+        together = max(one.n_targets for one in (posterior, *(pattern.posterior for pattern in self.patterns_)))
+        if random_state is None and together > posterior.n_samples:
+            raise ValueError(
+                f"the {posterior.n_samples} functions of the model are too few for {together} targets that are "
+                f"independent of each other: give random_state to draw new ones, or fit with n_probes={together} or more"
+            )
         with free_threads(x.device, len(posterior.x) * (len(x) if random_state is None else len(posterior.x))):
             if random_state is not None:
                 check_seed(random_state)
@@ -226,11 +232,17 @@ class Predicting(Targets):
             return like(X, all_finite(self.scaler_.y_back(found)))
         return like(X, all_finite(self.scaler_.y_back(found.swapaxes(1, 2)).swapaxes(1, 2)))
 
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Returns scikit-learn's R² of the mean at X against y, of several targets the mean of theirs."""
+        if self.target_names_:
+            y = check_targets(y, len(to_numpy(y)), q=self.n_targets_, known=self.target_names_)
+        return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """Returns log p(y_i | x_i) of each row by the normal predictive distribution, in units of y, (rows of X,), or
         (rows of X, q) of q targets."""
         mean, std = self.predict(to_numpy(X), return_std=True)
-        targets = check_targets(y, len(mean), q=self.n_targets_)
+        targets = check_targets(y, len(mean), q=self.n_targets_, known=self.target_names_)
         return like(X, -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2)))
 
 

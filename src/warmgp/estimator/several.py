@@ -79,16 +79,21 @@ def check_several(model: Any, names: Sequence[str], y: FloatArray, noise_varianc
         raise ValueError(f"{told} some values are missing, which trend={model.trend!r} does not allow: {APART}")
 
 
-def unlike(names: Sequence[str], posterior: Posterior) -> str:
-    """Says that targets of a posterior do not have the same share of noise; "" where they about do, or there is one.
+def unlike(names: Sequence[str], posteriors: Sequence[tuple[tuple[int, ...], Posterior]]) -> str:
+    """Says that targets do not have the same share of noise; "" where they about do, or there is one.
+
+    ``posteriors`` are those of the patterns, each with the numbers of its targets.
 
     The mean of v_i²/(H⁻¹)_ii is that of squared errors of left-out rows in predicted variances: it should be 1
     for every target.
     """
-    q = posterior.n_targets
-    inverse = inverse_diagonal(posterior)[0].sum()
-    errors = (posterior.solution[:, :q].double().square().sum(0) / inverse).sqrt().tolist()
-    low, high = errors.index(min(errors)), errors.index(max(errors))
+    if len(names) < 2:
+        return ""
+    errors = {}
+    for which, posterior in posteriors:
+        own, inverse = posterior.solution[:, : posterior.n_targets].double(), inverse_diagonal(posterior)[0].sum()
+        errors |= dict(zip(which, (own.square().sum(0) / inverse).sqrt().tolist(), strict=True))
+    low, high = min(errors, key=errors.__getitem__), max(errors, key=errors.__getitem__)
     if errors[high] <= TOO_NARROW or errors[high] <= FAR_APART * errors[low]:
         return ""
     return (

@@ -172,9 +172,9 @@ class Updating:
     ) -> tuple[Rows, FloatArray | None]:
         """Returns new rows, checked, in the units of the fit, and the weights that a robust model gives them, (m,)."""
         inputs = check_inputs(self, X)
-        several = len(self.target_names_)
-        targets, rest = check_targets(y, len(inputs), q=max(1, several)), integer_rest(X)
-        check_several(self, self.target_names_, targets, variance)
+        names, rest = self.target_names_, integer_rest(X)
+        targets = check_targets(y, len(inputs), q=max(1, len(names)), known=names)
+        check_several(self, names, targets, variance)
         said, used = row_weights(weight, variance, len(inputs), least=1)
         if used is not None:
             inputs, targets, rest = inputs[used], targets[used], None if rest is None else rest[used]

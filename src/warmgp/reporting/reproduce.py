@@ -100,6 +100,7 @@ def _columns(columns: Mapping[Any, Any]) -> list[str]:
         if kind == "date":
             parts.append(f"--date {shlex.quote('='.join([name, *formats]))}")
         elif kind != "periodic":
-            parts.append(f"--{kind} {shlex.quote(name)}")
+            option = "one-hot" if kind == "category" and "," in name else kind  # which takes one name, whatever is in it
+            parts.append(f"--{option} {shlex.quote(name)}")
         parts += [f"--periodic {shlex.quote(f'{name}={period}')}" for period in periods]
     return parts
