@@ -167,6 +167,19 @@ def test_every_pattern_of_missing_values_has_a_solve_on_its_own_rows(gappy: GPRe
     assert gappy.log_marginal_likelihood_value_ == pytest.approx(value, rel=1e-6)
 
 
+def test_missing_values_are_missing_however_a_table_has_them(gappy: GPRegressor) -> None:
+    """NA of pandas' own types and None, too; rows without any value are no rows with weights."""
+    table = pd.DataFrame(GAPS, columns=["a", "b", "c"])
+    for one in (table.astype("Float64"), table.astype(object).where(table.notna(), None)):
+        found = GPRegressor(**SETTINGS, solver="cg", tol=1e-4).fit(X, one)
+        np.testing.assert_array_equal(found.predict(NEW), gappy.predict(NEW))
+    assert gappy.posterior_.noise is None and all(one.posterior.noise is None for one in gappy.patterns_)
+    with pytest.raises(ValueError, match="y: 1 of 120 rows have the value of any target, and at least two are needed"):
+        GPRegressor(**SETTINGS).fit(X, table[3:4].reindex(range(N)))
+    with pytest.raises(ValueError, match="y contains NaN in row 0"):
+        GPRegressor(**SETTINGS).fit(X, table["a"].astype("Float64"))
+
+
 def test_targets_that_lack_the_same_rows_are_one_pattern() -> None:
     y = Y.copy()
     y[:20, :2] = np.nan
@@ -229,7 +242,7 @@ def test_more_targets_than_functions_are_refused_unless_new_ones_are_drawn() -> 
     """Function 8 of 8 is function 0 again: targets 0 and 8 would have one deviation."""
     y = np.random.default_rng(0).normal(size=(N, 9)) * 0.3 + np.sin(X[:, :1])
     many = GPRegressor(**SETTINGS).fit(X, y)
-    with pytest.raises(ValueError, match=r"8 functions .* too few for 9 targets .* random_state .* n_probes=9"):
+    with pytest.raises(ValueError, match=r"8 functions .* too few for 9 targets, .* random_state .* n_probes=9"):
         many.sample_y(NEW, 1)
     off = many.sample_y(NEW, 1, random_state=0)[..., 0] - many.predict(NEW)
     assert np.abs(off[:, 0] / off[:, 0].std() - off[:, 8] / off[:, 8].std()).max() > 0.1
@@ -296,6 +309,21 @@ def test_an_update_goes_on_with_all_targets() -> None:
     before = len(first.y_train_)
     first.forget([0, 1])
     assert first.y_train_.shape == (before - 2, Q)
+
+
+def test_one_target_that_drifts_is_not_lost_among_the_others() -> None:
+    """Over ten targets its loss is a tenth: below what is said to be far."""
+    rng = np.random.default_rng(4)
+    names = [f"t{j}" for j in range(10)]
+    y = pd.DataFrame(np.sin(2 * X[:, :1]) + 0.2 * rng.normal(size=(N, 10)), columns=names)
+    new = y[90:].assign(t7=y["t7"][90:] + 0.3 * rng.normal(size=30))
+    settings = SETTINGS | {"n_steps": 40, "solver": "cholesky"}
+    model = GPRegressor(**settings).fit(X[:90], y[:90])
+    with pytest.warns(UserWarning, match="the 30 new rows of 't7' are .* nats a row less likely"):
+        model.update(X[90:], new)
+    done = model.updates_[-1]
+    assert done.drifted and done.loss < 0.25
+    assert not GPRegressor(**settings).fit(X[:90], y[:90]).update(X[90:], y[90:]).updates_[-1].drifted
 
 
 def test_a_trend_of_each_target_is_that_of_a_single_fit() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -144,8 +145,8 @@ def check_targets(
     """Returns targets as a finite float64 array of (n,); takes one column of (n, 1) with scikit-learn's warning.
 
     ``name`` and ``inputs`` are the names of y and X in an error. ``q`` is the number of targets, None for any: several
-    are (n, q), of which single values are NaN where ``may_lack`` says that they may be missing. ``known`` are the names of
-    a model's several targets: the columns of a table have to be these, in the same order.
+    are (n, q), of which single values are NaN where ``may_lack`` says that they may be missing. ``known`` are the names
+    of a model's several targets: the columns of a table have to be these, in the same order.
     """
     if y is None:
         raise ValueError(f"GPRegressor requires {name} to be passed, but the target {name} is None")
@@ -171,6 +172,8 @@ def check_targets(
             f"inconsistent numbers of rows: {inputs} has {n} and {name} has {len(targets)}: give one target for each "
             f"row"
         )
+    if targets.dtype == object:  # of pandas, whose missing values may be NA
+        targets = np.where(pd.isna(targets), np.nan, targets)
     try:
         values = np.ascontiguousarray(targets, dtype=np.float64)
     except (ValueError, TypeError) as error:

@@ -16,6 +16,7 @@ far it spreads, by which tails that are heavier than normal are allowed for.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,13 +72,16 @@ class Update:
 
 @dataclass(frozen=True)
 class Drift:
-    """Holds what new rows say of a model: z of each of them, and of the model's own rows."""
+    """Holds what new rows say of a model: z of each of them, and of the model's own rows.
 
-    z: Tensor  # (m,), or (m, q) of q targets, which count alike
+    Of several targets each is judged by itself: one that has changed is not lost among the others.
+    """
+
+    z: Tensor  # (m,), or (m, q) of q targets
     density: float
     before: float  # the mean log density of its own rows
-    square_before: float  # the mean z² of its own rows
-    spread_before: float  # the variance of their z²
+    square_before: Tensor  # (q,), the mean z² of its own rows
+    spread_before: Tensor  # (q,), the variance of their z²
 
     @classmethod
     def of(cls, posterior: Posterior, x: Tensor, y: Tensor, noise: RowNoise | None, y_scale: Any) -> Drift:
@@ -92,32 +96,45 @@ class Drift:
         inverse, bias = inverse_diagonal(posterior)
         q = posterior.n_targets
         v, inverse = posterior.solution[:, :q].double(), inverse[:, None]
-        square = float((v.square() / inverse).mean())
+        square = (v.square() / inverse).mean(0)
         if posterior.factor is None:
-            square = float(v.square().sum() / (q * inverse.sum()))  # a ratio of sums, which few samples do not move far
-        before = -0.5 * square + 0.5 * (float(inverse.log().mean()) - bias) - unit
-        return cls(z, density, before, square, float((v.square() / inverse).var()))
+            square = v.square().sum(0) / inverse.sum()  # a ratio of sums, which few samples do not move far
+        before = -0.5 * float(square.mean()) + 0.5 * (float(inverse.log().mean()) - bias) - unit
+        return cls(z, density, before, square, (v.square() / inverse).var(0))
 
     @property
     def loss(self) -> float:
-        """Nats a row by which the new rows are less likely than the model's own, apart from how uncertain each is."""
-        return 0.5 * (float(self.z.square().mean()) - self.square_before)
+        """Nats a row by which the new rows are less likely than the model's own, apart from how uncertain each is; of
+        several targets the mean."""
+        return float(self._losses.mean())
 
     @property
     def is_far(self) -> bool:
-        """Whether that is far, and no chance."""
-        heavy = max(1.0, self.spread_before / (2.0 * self.square_before**2))  # 1 where errors are normal
-        total = float(self.z.square().sum()) / self.square_before
-        return self.loss > FAR and float(chi2.sf(total / heavy, self.z.numel() / heavy)) < CHANCE
+        """Whether that is far, and no chance, for any of the targets."""
+        m, z = len(self.z), self.z.reshape(len(self.z), -1)
+        normal = 2.0 * self.square_before.square()
+        heavy = (self.spread_before / normal).clamp_min(1.0)  # 1 where errors are normal
+        total = z.square().sum(0) / self.square_before
+        chance = chi2.sf((total / heavy).cpu().numpy(), (m / heavy).cpu().numpy())
+        return bool(np.any((self._losses.cpu().numpy() > FAR) & (chance < CHANCE)))
 
-    def told(self, n_steps: int) -> str:
-        """Says that a new fit is due, where hyperparameters took so many steps with the new rows."""
-        times = float(self.z.square().mean()) ** 0.5
+    @property
+    def _losses(self) -> Tensor:
+        """That of each target, (q,)."""
+        return 0.5 * (self.z.reshape(len(self.z), -1).square().mean(0) - self.square_before.to(self.z))
+
+    def told(self, n_steps: int, names: Sequence[str] = ()) -> str:
+        """Says that a new fit is due, where hyperparameters took so many steps with the new rows; of several targets,
+        by their names, of the one that has changed most."""
+        worst = int(self._losses.argmax())
+        times = float(self.z.reshape(len(self.z), -1)[:, worst].square().mean()) ** 0.5
         stay = "took a few steps alone" if n_steps else "stay as they were"
+        of = f" of {names[worst]!r}" if names else ""
         return (
-            f"the {len(self.z):,} new rows are {self.loss:.2g} nats a row less likely than the rows before them were "
-            f"when left out: their errors are {times:.2g} times the predicted standard deviation, so error bars near "
-            f"them are too small. The model has them now, and its hyperparameters {stay}: a new fit on all rows is due"
+            f"the {len(self.z):,} new rows{of} are {float(self._losses[worst]):.2g} nats a row less likely than the "
+            f"rows before them were when left out: their errors are {times:.2g} times the predicted standard "
+            f"deviation, so error bars near them are too small. The model has them now, and its hyperparameters {stay}"
+            ": a new fit on all rows is due"
         )
 
 

@@ -210,8 +210,8 @@ class Predicting(Targets):
         together = max(one.n_targets for one in (posterior, *(pattern.posterior for pattern in self.patterns_)))
         if random_state is None and together > posterior.n_samples:
             raise ValueError(
-                f"the {posterior.n_samples} functions of the model are too few for {together} targets that are "
-                f"independent of each other: give random_state to draw new ones, or fit with n_probes={together} or more"
+                f"the {posterior.n_samples} functions of the model are too few for {together} targets, independent of "
+                f"each other: give random_state to draw new ones, or fit with n_probes={together} or more"
             )
         with free_threads(x.device, len(posterior.x) * (len(x) if random_state is None else len(posterior.x))):
             if random_state is not None:

@@ -89,7 +89,7 @@ def unlike(names: Sequence[str], posteriors: Sequence[tuple[tuple[int, ...], Pos
     """
     if len(names) < 2:
         return ""
-    errors = {}
+    errors: dict[int, float] = {}
     for which, posterior in posteriors:
         own, inverse = posterior.solution[:, : posterior.n_targets].double(), inverse_diagonal(posterior)[0].sum()
         errors |= dict(zip(which, (own.square().sum(0) / inverse).sqrt().tolist(), strict=True))
@@ -108,6 +108,11 @@ def any_value(y: FloatArray, sample_weight: ArrayLike | None) -> Any:
     none such."""
     if y.ndim == 1 or not (nothing := np.isnan(y).all(1)).any():
         return sample_weight
+    if nothing.sum() > len(y) - 2:
+        raise ValueError(
+            f"y: {int((~nothing).sum())} of {len(y)} rows have the value of any target, and at least two are needed to "
+            "learn from: check that the right columns were passed"
+        )
     if sample_weight is None:
         return (~nothing).astype(np.float64)
     weights = np.array(sample_weight, dtype=np.float64)

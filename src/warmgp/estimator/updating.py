@@ -117,7 +117,7 @@ class Updating:
         known = {"log_density": drift.density, "log_density_before": drift.before, "loss": drift.loss}
         self._note(added, began, result, added=len(new.x), **known, drifted=drift.is_far)
         if drift.is_far:
-            told = drift.told(n_steps)
+            told = drift.told(n_steps, self.target_names_)
             self.report_ = replace(self.report_, remarks=(*self.report_.remarks, told))
             warn_user(told)
         if result.stopped_early == "interrupted":
