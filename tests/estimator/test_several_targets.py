@@ -143,6 +143,13 @@ def test_a_named_grid_has_variables_by_target(model: GPRegressor) -> None:
     ends = {f"{end}_y{j}" for end in ("lower", "upper") for j in range(3)}
     assert set(plain.predict_interval(cells).data_vars) == ends
     assert set(plain.predict_blocks(cells, points=2).data_vars) == set(found.data_vars)
+    assert found.attrs["target"] == "y0, y1, y2" and found["std_y1"].values == pytest.approx(
+        plain.of_target(1).predict(cells, return_std=True)["std"].values
+    )
+    asked: list[int] = []
+    counting = plain.predict
+    plain.predict = lambda *a, **k: asked.append(1) or counting(*a, **k)  # type: ignore[method-assign, func-returns-value]
+    assert plain.predict(cells) is not None and len(asked) == 2  # the grid, and its rows once for all targets
 
 
 # -- missing values --------------------------------------------------------------------------------------------------

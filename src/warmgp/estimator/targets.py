@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -91,11 +91,6 @@ class Targets:
             return np.asarray(answer(self.posterior_).double().cpu().numpy())
         both = ((self.which_, self.posterior_), *((one.which, one.posterior) for one in self.patterns_))
         return gathered([(which, answer(posterior).double().cpu().numpy()) for which, posterior in both])
-
-    def _each(self, answer: Callable[[Self], Any]) -> Iterable[tuple[str, Any]]:
-        """Yields the name of each of several targets, and what the model of it alone answers."""
-        for j, name in enumerate(self.target_names_):
-            yield name, answer(self.of_target(j))
 
 
 def check_one_target(model: Any, what: str) -> None:
