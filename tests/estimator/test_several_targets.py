@@ -217,6 +217,23 @@ def test_targets_that_do_not_share_a_kernel_are_warned_of() -> None:
         GPRegressor("matern32", random_state=0).fit(X, y)
 
 
+# -- another fit -----------------------------------------------------------------------------------------------------
+def test_hyperparameters_of_several_targets_know_the_units_of_inputs(model: GPRegressor, tmp_path: Path) -> None:
+    """Half the range of an input has half its spread: a length scale in units of X stays what it was."""
+    half = X[:, 0] > 0
+    settings = SETTINGS | {"init": model.hyperparameters_, "n_steps": 0}
+    for targets in (Y, Y[:, 1]):  # several, and one
+        other = GPRegressor(**settings).fit(X[half], targets[half])
+        assert other.length_scales_ == pytest.approx(model.length_scales_, rel=1e-6)
+        assert float(other.hyperparameters_.noise_scale) == float(model.hyperparameters_.noise_scale)
+    several = GPRegressor(**settings).fit(X[half], Y[half])
+    several.save(tmp_path / "m")
+    kept = GPRegressor.load(tmp_path / "m").init.units
+    assert kept == model.hyperparameters_.units and kept.y is None
+    one = GPRegressor(**settings | {"init": model.of_target("b").hyperparameters_}).fit(X[half], Y[half])
+    assert one.length_scales_ == pytest.approx(model.length_scales_, rel=1e-6)
+
+
 # -- names -----------------------------------------------------------------------------------------------------------
 def test_targets_in_another_order_are_refused(model: GPRegressor, tmp_path: Path) -> None:
     """An update by numbers alone would give one target the values of another."""
@@ -302,7 +319,7 @@ def test_a_resumed_fit_is_the_same(tmp_path: Path) -> None:
 
 def test_an_update_goes_on_with_all_targets() -> None:
     first = GPRegressor(**SETTINGS, solver="cg", tol=1e-4).fit(X[:100], Y[:100])
-    theta, scaler = first.hyperparameters_, first.scaler_
+    theta, scaler = first.posterior_.theta, first.scaler_  # in standardised units
     first.update(X[100:], Y[100:])
     assert first.y_train_.shape == (N, Q) and first.updates_[-1].added == 20 and not first.updates_[-1].drifted
     z = (Y - scaler.y_mean) / scaler.y_scale

@@ -27,7 +27,7 @@ def targets_of(table: Table, given: Sequence[str]) -> list[str]:
     """Returns the columns that --target names, a,b,c or one; refuses one that the table lacks, and one named twice."""
     names: list[str] = []
     for text in given:
-        parts = [part.strip() for part in text.split(",")]
+        parts = parts_of([text])
         listed = text not in table and len(parts) > 1 and any(part in table for part in parts)
         names += parts if listed else [text]
     for j, name in enumerate(names):

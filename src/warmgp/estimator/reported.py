@@ -143,7 +143,7 @@ def _targets(model: Any) -> FloatArray:
 def _check_units(model: Any, units: Mapping[str, str]) -> None:
     """Refuses a unit of what the model does not know."""
     columns = model.scaler_.columns
-    known = [*map(str, columns.names), *columns.things, *(one.target_name_ or "y" for one in _by_target(model))]
+    known = [*map(str, columns.names), *columns.things, *(model.target_names_ or [model.target_name_ or "y"])]
     for name, unit in units.items():
         if name not in known:
             raise ValueError(f"units: the model has no column {name!r}; it has {', '.join(dict.fromkeys(known))}")
