@@ -90,8 +90,9 @@ def test_the_model_of_one_target_says_what_all_of_them_say(model: GPRegressor) -
     assert model.of_target(np.int64(1)).target_name_ == "b"
     with pytest.raises(ValueError, match="one of the targets a, b, c, or its number, got 'd'"):
         model.of_target("d")
-    with pytest.raises(ValueError, match="got 3"):
-        model.of_target(3)
+    for wrong in (3, -1, 1.5, None):
+        with pytest.raises(ValueError, match=f"got {wrong}"):
+            model.of_target(wrong)  # type: ignore[arg-type]
 
 
 # -- predictions -----------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def check_several(model: Any, names: Sequence[str], y: FloatArray, noise_varianc
         raise ValueError(f"{told} robust=True weighs the rows of one: {APART}, or use robust=False")
     if noise_variance is not None:
         raise ValueError(
-            f"{told} noise_variance is in the units of one: each would have a kernel matrix of its own. {APART}"
+            f"{told} noise_variance is in the units of one: each would have a kernel matrix of its own: {APART}"
         )
     lack = np.isnan(y)
     if not lack.any():

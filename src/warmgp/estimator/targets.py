@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -79,7 +80,7 @@ class Targets:
         names: Any = self.target_names_ or (self.target_name_ or "y",)
         if isinstance(which, str) and which in names:
             return int(names.index(which))
-        if isinstance(which, str | bool) or not 0 <= which < len(names):
+        if isinstance(which, bool) or not isinstance(which, Integral) or not 0 <= which < len(names):
             raise ValueError(f"which must be one of the targets {', '.join(names)}, or its number, got {which!r}")
         return int(which)
 
