@@ -128,13 +128,15 @@ class Drift:
         by their names, of the one that has changed most."""
         worst = int(self._losses.argmax())
         times = float(self.z.reshape(len(self.z), -1)[:, worst].square().mean()) ** 0.5
+        before = float(self.square_before[worst]) ** 0.5
         stay = "took a few steps alone" if n_steps else "stay as they were"
         of = f" of {names[worst]!r}" if names else ""
+        rows = f"the new row{of} is" if len(self.z) == 1 else f"the {len(self.z):,} new rows{of} are"
+        means = "so error bars near them are too small" if times > 1.1 else f"and were {before:.2g} times it before"
         return (
-            f"the {len(self.z):,} new rows{of} are {float(self._losses[worst]):.2g} nats a row less likely than the "
-            f"rows before them were when left out: their errors are {times:.2g} times the predicted standard "
-            f"deviation, so error bars near them are too small. The model has them now, and its hyperparameters {stay}"
-            ": a new fit on all rows is due"
+            f"{rows} {float(self._losses[worst]):.2g} nats a row less likely than the rows before them were "
+            f"when left out: their errors are {times:.2g} times the predicted standard deviation, {means}. "
+            f"The model has them now, and its hyperparameters {stay}: a new fit on all rows is due"
         )
 
 
