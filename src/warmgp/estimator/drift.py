@@ -80,8 +80,8 @@ class Drift:
     z: Tensor  # (m,), or (m, q) of q targets
     density: float
     before: float  # the mean log density of its own rows
-    square_before: Tensor  # (q,), the mean z² of its own rows
-    spread_before: Tensor  # (q,), the variance of their z²
+    square_before: Any  # the mean z² of its own rows, a number, or (q,)
+    spread_before: Any  # the variance of their z², the same
 
     @classmethod
     def of(cls, posterior: Posterior, x: Tensor, y: Tensor, noise: RowNoise | None, y_scale: Any) -> Drift:
@@ -96,45 +96,46 @@ class Drift:
         inverse, bias = inverse_diagonal(posterior)
         q = posterior.n_targets
         v, inverse = posterior.solution[:, :q].double(), inverse[:, None]
-        square = (v.square() / inverse).mean(0)
+        v, inverse = (v, inverse) if q > 1 else (v[:, 0], inverse[:, 0])
+        squares = v.square() / inverse
+        square = squares.mean(0)
         if posterior.factor is None:
             square = v.square().sum(0) / inverse.sum()  # a ratio of sums, which few samples do not move far
         before = -0.5 * float(square.mean()) + 0.5 * (float(inverse.log().mean()) - bias) - unit
-        return cls(z, density, before, square, (v.square() / inverse).var(0))
+        return cls(z, density, before, square.cpu().numpy(), squares.var(0).cpu().numpy())
 
     @property
     def loss(self) -> float:
         """Nats a row by which the new rows are less likely than the model's own, apart from how uncertain each is; of
         several targets the mean."""
-        return float(self._losses.mean())
+        return float(np.mean(self._losses))
 
     @property
     def is_far(self) -> bool:
         """Whether that is far, and no chance, for any of the targets."""
-        m, z = len(self.z), self.z.reshape(len(self.z), -1)
-        normal = 2.0 * self.square_before.square()
-        heavy = (self.spread_before / normal).clamp_min(1.0)  # 1 where errors are normal
-        total = z.square().sum(0) / self.square_before
-        chance = chi2.sf((total / heavy).cpu().numpy(), (m / heavy).cpu().numpy())
-        return bool(np.any((self._losses.cpu().numpy() > FAR) & (chance < CHANCE)))
+        heavy = np.maximum(1.0, self.spread_before / (2.0 * self.square_before**2))  # 1 where errors are normal
+        total = self.z.square().sum(0).cpu().numpy() / self.square_before
+        chance = chi2.sf(total / heavy, len(self.z) / heavy)
+        return bool(np.any((self._losses > FAR) & (chance < CHANCE)))
 
     @property
-    def _losses(self) -> Tensor:
-        """That of each target, (q,)."""
-        return 0.5 * (self.z.reshape(len(self.z), -1).square().mean(0) - self.square_before.to(self.z))
+    def _losses(self) -> Any:
+        """That of each target, (q,), or a number for one."""
+        return 0.5 * (self.z.square().mean(0).cpu().numpy() - self.square_before)
 
     def told(self, n_steps: int, names: Sequence[str] = ()) -> str:
         """Says that a new fit is due, where hyperparameters took so many steps with the new rows; of several targets,
         by their names, of the one that has changed most."""
-        worst = int(self._losses.argmax())
-        times = float(self.z.reshape(len(self.z), -1)[:, worst].square().mean()) ** 0.5
-        before = float(self.square_before[worst]) ** 0.5
+        worst = int(np.argmax(self._losses))
+        squares = (self.z.square().mean(0).cpu().numpy(), self.square_before)
+        times, before = (float(np.atleast_1d(square)[worst]) ** 0.5 for square in squares)
+        loss = float(np.max(self._losses))
         stay = "took a few steps alone" if n_steps else "stay as they were"
         of = f" of {names[worst]!r}" if names else ""
         rows = f"the new row{of} is" if len(self.z) == 1 else f"the {len(self.z):,} new rows{of} are"
         means = "so error bars near them are too small" if times > 1.1 else f"and were {before:.2g} times it before"
         return (
-            f"{rows} {float(self._losses[worst]):.2g} nats a row less likely than the rows before them were "
+            f"{rows} {loss:.2g} nats a row less likely than the rows before them were "
             f"when left out: their errors are {times:.2g} times the predicted standard deviation, {means}. "
             f"The model has them now, and its hyperparameters {stay}: a new fit on all rows is due"
         )
