@@ -27,13 +27,13 @@ class Units:
 
     Attributes
     ----------
-    y : float
-        The unit of noise and signal.
+    y : float or None
+        The unit of noise and signal; None where several targets have one each.
     x : tuple of float
         The unit of each input.
     """
 
-    y: float
+    y: float | None
     x: tuple[float, ...]
 
 
@@ -127,11 +127,12 @@ class Hyperparameters:
         """Returns the same model in other units, for data of another spread; these where nobody knows their own.
 
         ``shared`` says whether all inputs have one length scale. It is the same model then only where their units
-        change alike, and else the mean of what they change by counts, of its logarithm.
+        change alike, and else the mean of what they change by counts, of its logarithm. Noise and signal stay as they
+        are where they are, or are to be, those of several targets, each in units of its own spread.
         """
         if self.units is None or len(units.x) != len(self.units.x):
             return self
-        y = self.units.y / units.y
+        y = 1.0 if self.units.y is None or units.y is None else self.units.y / units.y
         x = torch.tensor([old / new for old, new in zip(self.units.x, units.x, strict=True)], dtype=torch.float64)
         if shared:
             x = x[:1] if bool((x == x[0]).all()) else x.log().mean().exp()[None]

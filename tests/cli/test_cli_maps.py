@@ -255,6 +255,12 @@ def test_names_that_a_map_cannot_have_are_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = read_csv(folder / "data.csv")
+    several = data.rename(columns={"temperature": "µg/m³"}).assign(other=data["temperature"] ** 2)
+    several.to_csv(tmp_path / "s.csv", index=False)
+    assert run(capsys, "fit", tmp_path / "s.csv", "--target", "µg/m³,other", "--out", tmp_path / "m", *FAST)[0] == 0
+    line = ["predict", tmp_path / "m", "--grid", "lon=5:6:1,lat=43:44:1", "--quiet", "--out"]
+    refused(capsys, [*line, tmp_path / "o.nc"], ["NetCDF cannot name a variable 'mean_µg/m³'", "write .csv"])
+    assert run(capsys, *line, tmp_path / "o.csv")[0] == 0
     for name, told in (("mean", "has the name of a result"), ("m/s", "NetCDF cannot name a coordinate 'm/s'")):
         data.rename(columns={"lat": name}).to_csv(tmp_path / "d.csv", index=False)
         fit = ["fit", tmp_path / "d.csv", "--target", "temperature", "--out", tmp_path / "m", *FAST]

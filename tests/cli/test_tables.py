@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cli_tools import FAST, run
+from warmgp import GPRegressor
 from warmgp.cli.columns import feature_chunks, resolve
 from warmgp.cli.table_writer import TableWriter
 from warmgp.cli.tables import CHUNK_ROWS, FORMATS, TableError, open_table
@@ -167,6 +169,20 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path: Path) -> None:
     read = list(table.chunks(["y", "b"], rows=6))
     assert [len(part) for part in read] == [6, 6, 6, 2] and table.fraction == 1.0
     pd.testing.assert_frame_equal(pd.concat(read, ignore_index=True), whole[["y", "b"]])
+
+
+def test_a_folder_of_parquet_files_goes_through_all_verbs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.linspace(0, 6, 60)
+    whole = pd.DataFrame({"x": x, "y": np.sin(x) + 0.01 * np.cos(40 * x)})
+    old, new = parts(tmp_path / "old", whole[::3], whole[1::3]), parts(tmp_path / "new", whole[2::6], whole[5::6])
+    model, out = tmp_path / "model", tmp_path / "out.parquet"
+    assert run(capsys, "fit", old, "--target", "y", "--out", model, *FAST)[0] == 0
+    assert run(capsys, "predict", model, new, "--out", out, "--quiet")[0] == 0
+    told = pd.concat([whole[2::6], whole[5::6]])["y"].to_numpy()
+    assert np.abs(pd.read_parquet(out)["mean"].to_numpy() - told).max() < 0.5
+    assert run(capsys, "score", model, new, "--quiet")[0] == 0
+    assert run(capsys, "update", model, new, "--out", model)[0] == 0
+    assert len(GPRegressor.load(model).y_train_) == 60
 
 
 def test_a_folder_whose_files_differ_is_refused_by_name(tmp_path: Path) -> None:

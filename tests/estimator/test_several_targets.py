@@ -90,8 +90,9 @@ def test_the_model_of_one_target_says_what_all_of_them_say(model: GPRegressor) -
     assert model.of_target(np.int64(1)).target_name_ == "b"
     with pytest.raises(ValueError, match="one of the targets a, b, c, or its number, got 'd'"):
         model.of_target("d")
-    with pytest.raises(ValueError, match="got 3"):
-        model.of_target(3)
+    for wrong in (3, -1, 1.5, None):
+        with pytest.raises(ValueError, match=f"got {wrong}"):
+            model.of_target(wrong)  # type: ignore[arg-type]
 
 
 # -- predictions -----------------------------------------------------------------------------------------------------
@@ -143,6 +144,13 @@ def test_a_named_grid_has_variables_by_target(model: GPRegressor) -> None:
     ends = {f"{end}_y{j}" for end in ("lower", "upper") for j in range(3)}
     assert set(plain.predict_interval(cells).data_vars) == ends
     assert set(plain.predict_blocks(cells, points=2).data_vars) == set(found.data_vars)
+    assert found.attrs["target"] == "y0, y1, y2" and found["std_y1"].values == pytest.approx(
+        plain.of_target(1).predict(cells, return_std=True)["std"].values
+    )
+    asked: list[int] = []
+    counting = plain.predict
+    plain.predict = lambda *a, **k: asked.append(1) or counting(*a, **k)  # type: ignore[method-assign, func-returns-value]
+    assert plain.predict(cells) is not None and len(asked) == 2  # the grid, and its rows once for all targets
 
 
 # -- missing values --------------------------------------------------------------------------------------------------
@@ -192,6 +200,9 @@ def test_targets_that_do_not_share_a_kernel_are_warned_of() -> None:
         found = GPRegressor("matern32", random_state=0).fit(X, y)
     assert "share one kernel" in str(found.report_)
     assert "share one kernel" not in str(GPRegressor("matern32", random_state=0).fit(X, Y).report_)
+    y[:20, 1] = np.nan  # hyperparameters are those of the other alone: the more is there to be said
+    with pytest.warns(UserWarning, match=r"do not share one kernel well: .* off in 'y1', .* and .* in 'y0'"):
+        GPRegressor("matern32", random_state=0).fit(X, y)
 
 
 # -- what is kept ----------------------------------------------------------------------------------------------------
@@ -241,7 +252,7 @@ def test_a_resumed_fit_is_the_same(tmp_path: Path) -> None:
 
 def test_an_update_goes_on_with_all_targets() -> None:
     first = GPRegressor(**SETTINGS, solver="cg", tol=1e-4).fit(X[:100], Y[:100])
-    theta, scaler = first.hyperparameters_, first.scaler_
+    theta, scaler = first.posterior_.theta, first.scaler_  # in standardised units
     first.update(X[100:], Y[100:])
     assert first.y_train_.shape == (N, Q) and first.updates_[-1].added == 20 and not first.updates_[-1].drifted
     z = (Y - scaler.y_mean) / scaler.y_scale

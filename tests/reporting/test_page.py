@@ -16,6 +16,7 @@ from pages import COLUMNS, Page, table
 from warmgp import GPRegressor
 from warmgp.estimator import insight, reported
 from warmgp.reporting.page import page_of
+from warmgp.reporting.reproduce import reproduce
 from warmgp.reporting.words import number
 
 SMALL: dict[str, Any] = {"kernel": "matern32", "n_steps": 2, "n_probes": 8, "n_features": 100, "random_state": 0}
@@ -121,6 +122,24 @@ def test_plan_training_and_the_way_back_are_told(fitted: Any, page: Page) -> Non
     for option in ("--date when", "--periodic when=year", "--category bed", "--geographic lat,lon", "--seed 0",
                    "--periodic hour=24", "--missing mean", "--kernel matern32", "--n-steps 2"):  # fmt: skip
         assert option in told
+
+
+def test_the_way_back_has_what_rows_had_and_is_understood(tmp_path: Path) -> None:
+    """A category with a comma in its name, weights, known errors, and rows that came later."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": np.linspace(0, 6, 40), "bed, kind": rng.choice(["sand", "mud"], 40)})
+    y = pd.Series(np.sin(X["x"]) + 0.1 * rng.normal(size=40), name="y")
+    settings: dict[str, Any] = {"n_steps": 1, "n_probes": 4, "random_state": 0}
+    model = GPRegressor("matern32", columns={"bed, kind": "category"}, **settings)
+    model.fit(X, y, sample_weight=rng.uniform(0.5, 2, 40), noise_variance=np.full(40, 0.01))
+    told = " ".join(str(reproduce(subject_of(model), "1")).split())
+    assert "--one-hot &#x27;bed, kind&#x27;" in told and "--category" not in told
+    assert ".fit(X, y, sample_weight=sample_weight, noise_variance=noise_variance)" in told
+    assert "--weight-column weight" in told and "--noise-column error" in told and "updated" not in told
+    model.update(X[:3], y[:3])
+    assert "The model was updated since its fit." in str(reproduce(subject_of(model), "1"))
+    plain = GPRegressor("matern32", columns={"bed, kind": "category"}, **settings).fit(X, y)
+    assert ".fit(X, y)" in str(reproduce(subject_of(plain), "1"))
 
 
 # -- sections and maps -----------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def check_request(
     if (data is None) == (grid is None):
         both = "not both" if grid is not None else 'such as --grid "lon=5:17:0.05,lat=43:49:0.05"'
         raise UsageError(f"predict needs DATA, a file with what to predict, or --grid, {both}")
-    gridded = data is None or table_format(data) == GRID
+    gridded = data is None or (not data.is_dir() and table_format(data) == GRID)
     if gridded and keep:
         raise UsageError("--keep carries columns of a table over, and a map has its coordinates anyway: leave it out")
     if blocks is not None:

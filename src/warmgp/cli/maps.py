@@ -16,11 +16,11 @@ from warmgp.cli.answers import NONE, FarInputs, answer, by_level
 from warmgp.cli.columns import UsageError, resolve
 from warmgp.cli.table_writer import TableWriter
 from warmgp.cli.tables import GRID, NetcdfTable, TableError, open_table, quoted, table_format
-from warmgp.cli.targets import averages_of, by_target, names_of_answers
+from warmgp.cli.targets import by_target, names_of_answers
 from warmgp.cli.terminal import bar, say, tell
 from warmgp.data.grids import CHUNK_ROWS, Cells, boxes, chunk_of_cells, chunks, missing_cells
 from warmgp.data.named_grids import h5netcdf_for
-from warmgp.estimator.maps import OF_BLOCKS, WITH_NOISE, described, feature_names, inputs_frame
+from warmgp.estimator.maps import OF_BLOCKS, WITH_NOISE, cell_averages, described, feature_names, inputs_frame
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.atomic import whole_file
 from warmgp.files.paths import check_writable
@@ -64,7 +64,7 @@ def predict_map(
                 X = inputs_frame(model, {name: columns[name][there] for name in names})
                 far.look(X, source, numbers)
                 if blocks:
-                    found = dict(zip(("mean", "std"), averages_of(model, cells, start, stop, blocks), strict=True))
+                    found = dict(zip(("mean", "std"), cell_averages(model, cells, start, stop, blocks), strict=True))
                     found |= by_level(found["mean"], found["std"], quantiles)
                 else:
                     found = answer(model, X, source, numbers, std=std, samples=samples, quantiles=quantiles)
@@ -186,9 +186,10 @@ class MapFile:
         averaged: bool = False,
     ) -> None:
         self._h5netcdf = _h5netcdf(path)
-        bad = [name for name in (*cells.dims, *cells.coordinates) if "/" in name or "\0" in name or name == "."]
-        if bad:
-            raise UsageError(f"{path}: NetCDF cannot name a coordinate {quoted(bad[:20])}: write .csv instead")
+        for what, names in (("coordinate", (*cells.dims, *cells.coordinates)), ("variable", variables)):
+            bad = [name for name in names if "/" in name or "\0" in name or name == "."]
+            if bad:
+                raise UsageError(f"{path}: NetCDF cannot name a {what} {quoted(bad[:20])}: write .csv instead")
         self.cells, self.variables, self.about, self.averaged = cells, variables, about, averaged
         self._whole = whole_file(path)
         self._done = 0

@@ -13,8 +13,6 @@ from warmgp.cli.columns import UsageError, check_column
 from warmgp.cli.held_out import metrics
 from warmgp.cli.tables import Table
 from warmgp.cli.terminal import show
-from warmgp.data.grids import Cells
-from warmgp.estimator.maps import cell_averages
 from warmgp.estimator.regressor import GPRegressor
 
 FloatArray = NDArray[np.float64]
@@ -29,7 +27,7 @@ def targets_of(table: Table, given: Sequence[str]) -> list[str]:
     """Returns the columns that --target names, a,b,c or one; refuses one that the table lacks, and one named twice."""
     names: list[str] = []
     for text in given:
-        parts = [part.strip() for part in text.split(",")]
+        parts = parts_of([text])
         listed = text not in table and len(parts) > 1 and any(part in table for part in parts)
         names += parts if listed else [text]
     for j, name in enumerate(names):
@@ -81,14 +79,6 @@ def by_target(model: GPRegressor, made: Mapping[str, FloatArray]) -> dict[str, F
     if not model.target_names_:
         return dict(made)
     return {f"{one}_{name}": made[one][:, j] for j, name in enumerate(model.target_names_) for one in made}
-
-
-def averages_of(model: GPRegressor, cells: Cells, start: int, stop: int, points: int) -> tuple[FloatArray, FloatArray]:
-    """Returns mean and std of the average over cells, (m,) each, or (m, q) of several targets."""
-    if not model.target_names_:
-        return cell_averages(model, cells, start, stop, points)
-    each = [cell_averages(model.of_target(j), cells, start, stop, points) for j in range(model.n_targets_)]
-    return np.stack([mean for mean, _ in each], 1), np.stack([std for _, std in each], 1)
 
 
 def show_scores(title: str, names: Sequence[str], y: FloatArray, mean: FloatArray, std: FloatArray) -> None:

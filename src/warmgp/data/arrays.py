@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -132,12 +133,20 @@ def _rest(column: NDArray[Any]) -> FloatArray:
 
 
 def check_targets(
-    y: Any, n: int, name: str = "y", inputs: str = "X", *, q: int | None = 1, may_lack: bool = False
+    y: Any,
+    n: int,
+    name: str = "y",
+    inputs: str = "X",
+    *,
+    q: int | None = 1,
+    may_lack: bool = False,
+    known: Sequence[str] = (),
 ) -> FloatArray:
     """Returns targets as a finite float64 array of (n,); takes one column of (n, 1) with scikit-learn's warning.
 
     ``name`` and ``inputs`` are the names of y and X in an error. ``q`` is the number of targets, None for any: several
-    are (n, q), of which single values are NaN where ``may_lack`` says that they may be missing.
+    are (n, q), of which single values are NaN where ``may_lack`` says that they may be missing. ``known`` are the names
+    of a model's several targets: the columns of a table have to be these, in the same order.
     """
     if y is None:
         raise ValueError(f"GPRegressor requires {name} to be passed, but the target {name} is None")
@@ -155,12 +164,16 @@ def check_targets(
         one = f"one column of shape ({n},)"
         wanted = {None: f"{one}, or ({n}, q) for q targets", 1: one}.get(q, f"the model's {q} targets, ({n}, {q})")
         raise ValueError(f"{name} must be {wanted}, got shape {shape}")
+    if several and is_frame(y):
+        _check_names(name, target_names(y, np.empty(shape)), known)
     targets = np.asarray(y) if several else column_or_1d(y, warn=True)
     if len(targets) != n:
         raise ValueError(
             f"inconsistent numbers of rows: {inputs} has {n} and {name} has {len(targets)}: give one target for each "
             f"row"
         )
+    if targets.dtype == object:  # of pandas, whose missing values may be NA
+        targets = np.where(pd.isna(targets), np.nan, targets)
     try:
         values = np.ascontiguousarray(targets, dtype=np.float64)
     except (ValueError, TypeError) as error:
@@ -175,6 +188,23 @@ def target_names(y: Any, targets: FloatArray) -> tuple[str, ...]:
     target."""
     names = column_names(y, targets.shape[1]) if targets.ndim == 2 else ()
     return tuple(name if isinstance(name, str) else f"y{name}" for name in names)
+
+
+def target_name(y: Any) -> str | None:
+    """Returns the name of one target: that of a series, or of the one column of a table; None where it has none."""
+    name = y.columns[0] if is_frame(y) and len(y.columns) == 1 else getattr(y, "name", None)
+    return name if isinstance(name, str) else None
+
+
+def _check_names(name: str, given: tuple[str, ...], known: Sequence[str]) -> None:
+    """Raises where the columns of y are not the targets that a model knows, in their order; any will do where it was
+    fitted to an array."""
+    known = tuple(known)
+    if known and given != known and known != tuple(f"y{j}" for j in range(len(known))):
+        raise ValueError(
+            f"{name} has the columns {', '.join(map(repr, given))}, and the model was fitted to "
+            f"{', '.join(map(repr, known))}: give these, in the same order"
+        )
 
 
 def check_finite(
@@ -200,12 +230,13 @@ def check_finite(
     raise ValueError(f"{name} contains {what} in {where}, counted from 0{more}: fill in or leave out such rows{end}")
 
 
-def check_validation(estimator: Any, validation: Any, q: int = 1) -> tuple[FloatArray, FloatArray]:
-    """Returns held-out inputs and q targets, checked against what the estimator was given to fit."""
+def check_validation(estimator: Any, validation: Any, known: Sequence[str] = ()) -> tuple[FloatArray, FloatArray]:
+    """Returns held-out inputs and targets, of several by the names ``known``, checked against what the estimator was
+    given to fit."""
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise ValueError(f"validation must be a pair (X, y) of held-out rows, got {type(validation).__name__}")
     X = check_inputs(estimator, validation[0], name="validation X")
-    return X, check_targets(validation[1], len(X), "validation y", "validation X", q=q)
+    return X, check_targets(validation[1], len(X), "validation y", "validation X", q=max(1, len(known)), known=known)
 
 
 _TO_NUMBERS = "turn it into numbers or leave it out"

@@ -183,9 +183,3 @@ def _check_covered(cells: Cells, named: Sequence[str]) -> None:
             f"has no coordinates along {', '.join(map(repr, bare))}, a dimension of {named[0]!r}, so that nothing says "
             f"where its cells are: add a coordinate variable {bare[0]!r}, or two-dimensional ones such as lat and lon"
         )
-
-
-def merged(found: Sequence[Any]) -> Any:
-    """Returns Datasets over the same cells as one, with the variables of all."""
-    xarray = sys.modules["xarray"]  # which made them
-    return xarray.merge(found, combine_attrs="drop_conflicts")

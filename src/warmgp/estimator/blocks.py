@@ -29,6 +29,10 @@ class Field(Protocol):
     """Answers for a fitted model, in the user's units: what averages are made of."""
 
     posterior_: Posterior
+    target_names_: tuple[str, ...]
+
+    def of_target(self, which: int) -> Any:
+        """Returns the model of one of several targets."""
 
     def predict(self, X: Any, return_std: bool = ..., return_cov: bool = ..., include_noise: bool = ...) -> Any:
         """Returns mean, and covariance where asked."""
@@ -38,7 +42,11 @@ class Field(Protocol):
 
 
 def group_averages(model: Field, X: ArrayLike, groups: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Returns mean and std of the field's average over each group of rows of X, in the order of the sorted labels."""
+    """Returns mean and std of the field's average over each group of rows of X, in the order of the sorted labels:
+    (groups,), or (groups, q) of q targets."""
+    if q := len(model.target_names_):
+        each = [group_averages(model.of_target(j), X, groups) for j in range(q)]
+        return np.stack([mean for mean, _ in each], 1), np.stack([std for _, std in each], 1)
     rows: Any = X if hasattr(X, "shape") else np.asarray(X)
     labels, inverse = _labels(groups, len(rows))
     order = np.argsort(inverse, kind="stable")

@@ -16,6 +16,7 @@ far it spreads, by which tails that are heavier than normal are allowed for.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,13 +72,16 @@ class Update:
 
 @dataclass(frozen=True)
 class Drift:
-    """Holds what new rows say of a model: z of each of them, and of the model's own rows."""
+    """Holds what new rows say of a model: z of each of them, and of the model's own rows.
 
-    z: Tensor  # (m,), or (m, q) of q targets, which count alike
+    Of several targets each is judged by itself: one that has changed is not lost among the others.
+    """
+
+    z: Tensor  # (m,), or (m, q) of q targets
     density: float
     before: float  # the mean log density of its own rows
-    square_before: float  # the mean z² of its own rows
-    spread_before: float  # the variance of their z²
+    square_before: Any  # the mean z² of its own rows, a number, or (q,)
+    spread_before: Any  # the variance of their z², the same
 
     @classmethod
     def of(cls, posterior: Posterior, x: Tensor, y: Tensor, noise: RowNoise | None, y_scale: Any) -> Drift:
@@ -92,32 +96,46 @@ class Drift:
         inverse, bias = inverse_diagonal(posterior)
         q = posterior.n_targets
         v, inverse = posterior.solution[:, :q].double(), inverse[:, None]
-        square = float((v.square() / inverse).mean())
+        v, inverse = (v, inverse) if q > 1 else (v[:, 0], inverse[:, 0])
+        squares = v.square() / inverse
+        square = squares.mean(0)
         if posterior.factor is None:
-            square = float(v.square().sum() / (q * inverse.sum()))  # a ratio of sums, which few samples do not move far
-        before = -0.5 * square + 0.5 * (float(inverse.log().mean()) - bias) - unit
-        return cls(z, density, before, square, float((v.square() / inverse).var()))
+            square = v.square().sum(0) / inverse.sum()  # a ratio of sums, which few samples do not move far
+        before = -0.5 * float(square.mean()) + 0.5 * (float(inverse.log().mean()) - bias) - unit
+        return cls(z, density, before, square.cpu().numpy(), squares.var(0).cpu().numpy())
 
     @property
     def loss(self) -> float:
-        """Nats a row by which the new rows are less likely than the model's own, apart from how uncertain each is."""
-        return 0.5 * (float(self.z.square().mean()) - self.square_before)
+        """Nats a row by which the new rows are less likely than the model's own, apart from how uncertain each is; of
+        several targets the mean."""
+        return float(np.mean(self._losses))
 
     @property
     def is_far(self) -> bool:
-        """Whether that is far, and no chance."""
-        heavy = max(1.0, self.spread_before / (2.0 * self.square_before**2))  # 1 where errors are normal
-        total = float(self.z.square().sum()) / self.square_before
-        return self.loss > FAR and float(chi2.sf(total / heavy, self.z.numel() / heavy)) < CHANCE
+        """Whether that is far, and no chance, for any of the targets."""
+        heavy = np.maximum(1.0, self.spread_before / (2.0 * self.square_before**2))  # 1 where errors are normal
+        total = self.z.square().sum(0).cpu().numpy() / self.square_before
+        chance = chi2.sf(total / heavy, len(self.z) / heavy)
+        return bool(np.any((self._losses > FAR) & (chance < CHANCE)))
 
-    def told(self, n_steps: int) -> str:
-        """Says that a new fit is due, where hyperparameters took so many steps with the new rows."""
-        times, before = float(self.z.square().mean()) ** 0.5, self.square_before**0.5
+    @property
+    def _losses(self) -> Any:
+        """That of each target, (q,), or a number for one."""
+        return 0.5 * (self.z.square().mean(0).cpu().numpy() - self.square_before)
+
+    def told(self, n_steps: int, names: Sequence[str] = ()) -> str:
+        """Says that a new fit is due, where hyperparameters took so many steps with the new rows; of several targets,
+        by their names, of the one that has changed most."""
+        worst = int(np.argmax(self._losses))
+        squares = (self.z.square().mean(0).cpu().numpy(), self.square_before)
+        times, before = (float(np.atleast_1d(square)[worst]) ** 0.5 for square in squares)
+        loss = float(np.max(self._losses))
         stay = "took a few steps alone" if n_steps else "stay as they were"
-        rows = "the new row is" if len(self.z) == 1 else f"the {len(self.z):,} new rows are"
+        of = f" of {names[worst]!r}" if names else ""
+        rows = f"the new row{of} is" if len(self.z) == 1 else f"the {len(self.z):,} new rows{of} are"
         means = "so error bars near them are too small" if times > 1.1 else f"and were {before:.2g} times it before"
         return (
-            f"{rows} {self.loss:.2g} nats a row less likely than the rows before them were "
+            f"{rows} {loss:.2g} nats a row less likely than the rows before them were "
             f"when left out: their errors are {times:.2g} times the predicted standard deviation, {means}. "
             f"The model has them now, and its hyperparameters {stay}: a new fit on all rows is due"
         )

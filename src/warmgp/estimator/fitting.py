@@ -223,7 +223,8 @@ class Fitting:
         self.patterns_ = tuple(Pattern(one.which, found.posterior, one.rows, one.y_given) for one, _, found in others)
         self._publish(plan, data, result)
         self.stop_reason_, remarks = judged(self, plan, (data.x, data.y), result)
-        if data.n_targets > 1 and (told := unlike([self.target_names_[j] for j in data.which], self.posterior_)):
+        apart = ((one.which, one.posterior) for one in self.patterns_)
+        if told := unlike(self.target_names_, [(self.which_, self.posterior_), *apart]):
             remarks = (*remarks, told)
             if is_auto(self._parameters()["n_steps"]):  # who names few steps has not asked for all there is to learn
                 warn_user(told)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from warmgp.checks import check_count
 from warmgp.data.arrays import all_finite, check_inputs, check_targets, integer_rest, like, to_numpy
-from warmgp.data.named_grids import is_named, merged
+from warmgp.data.named_grids import is_named
 from warmgp.data.scaling import Standardizer
 from warmgp.estimator.anisotropy import Anisotropy, anisotropy_of
 from warmgp.estimator.blocks import group_averages
@@ -99,7 +98,7 @@ class Predicting(Targets):
         if is_named(X):
             if return_cov:
                 raise ValueError("return_cov is not for named grids: give rows of inputs, or ask for return_std")
-            return self._named(lambda model: predict_named(model, X, std=return_std, include_noise=include_noise))
+            return predict_named(self, X, std=return_std, include_noise=include_noise)
         if wants_gradient(X):
             if return_cov:
                 raise ValueError(
@@ -138,13 +137,6 @@ class Predicting(Targets):
             covariance *= self.scaler_.y_scale
         return covariance
 
-    def _named(self, predict: Callable[[Any], Any]) -> Any:
-        """Returns a Dataset of predictions: of several targets one with the variables of all, by their names."""
-        if self.n_targets_ == 1:
-            return predict(self)
-        found = [made.rename({one: f"{one}_{name}" for one in made.data_vars}) for name, made in self._each(predict)]
-        return merged(found)
-
     def std_error(self, X: ArrayLike, include_noise: bool = True) -> FloatArray:
         """Returns the relative error by chance of :meth:`predict`'s standard deviation at each row of X, (rows of X,).
 
@@ -174,14 +166,10 @@ class Predicting(Targets):
         if is_named(X):
             if groups is not None or points is None:
                 raise ValueError("a named grid is averaged over its cells: give points, those along a side, no groups")
-            return self._named(lambda model: blocks_named(model, X, points))
+            return blocks_named(self, X, points)
         if groups is None or points is not None:
             raise ValueError("rows of X are averaged by their groups: give groups, one label for each row, no points")
-        if self.n_targets_ == 1:
-            mean, std = group_averages(self, X, groups)
-        else:
-            each = [found for _, found in self._each(lambda model: group_averages(model, X, groups))]
-            mean, std = (np.stack(part, 1) for part in zip(*each, strict=True))
+        mean, std = group_averages(self, X, groups)
         return like(X, mean), like(X, std)
 
     def _standardised(self, X: ArrayLike) -> torch.Tensor:
@@ -207,6 +195,12 @@ class Predicting(Targets):
                 f"n_samples={n_samples} is more than the {posterior.n_samples} functions of the model: "
                 f"give random_state to draw new ones, or fit with a larger n_probes"
             )
+        together = max(one.n_targets for one in (posterior, *(pattern.posterior for pattern in self.patterns_)))
+        if random_state is None and together > posterior.n_samples:
+            raise ValueError(
+                f"the {posterior.n_samples} functions of the model are too few for {together} targets, independent of "
+                f"each other: give random_state to draw new ones, or fit with n_probes={together} or more"
+            )
         with free_threads(x.device, len(posterior.x) * (len(x) if random_state is None else len(posterior.x))):
             if random_state is not None:
                 check_seed(random_state)
@@ -226,11 +220,17 @@ class Predicting(Targets):
             return like(X, all_finite(self.scaler_.y_back(found)))
         return like(X, all_finite(self.scaler_.y_back(found.swapaxes(1, 2)).swapaxes(1, 2)))
 
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Returns scikit-learn's R² of the mean at X against y, of several targets the mean of theirs."""
+        if self.target_names_:
+            y = check_targets(y, len(to_numpy(y)), q=self.n_targets_, known=self.target_names_)
+        return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+
     def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> FloatArray:
         """Returns log p(y_i | x_i) of each row by the normal predictive distribution, in units of y, (rows of X,), or
         (rows of X, q) of q targets."""
         mean, std = self.predict(to_numpy(X), return_std=True)
-        targets = check_targets(y, len(mean), q=self.n_targets_)
+        targets = check_targets(y, len(mean), q=self.n_targets_, known=self.target_names_)
         return like(X, -0.5 * (((targets - mean) / std) ** 2 + np.log(2 * np.pi * std**2)))
 
 

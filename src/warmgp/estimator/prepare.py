@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from warmgp.checks import warn_user
-from warmgp.data.arrays import check_inputs, check_targets, check_validation, integer_rest, target_names
+from warmgp.data.arrays import check_inputs, check_targets, check_validation, integer_rest, target_name, target_names
 from warmgp.data.float32_resolution import too_fine
 from warmgp.data.input_map import InputMap
 from warmgp.data.scaling import Standardizer, check_vary, warn_of_units
@@ -164,8 +164,7 @@ def training_data(
     rows = np.arange(len(inputs)) if used is None else np.flatnonzero(used)
     if used is not None:
         inputs, targets, rest = inputs[used], targets[used], None if rest is None else rest[used]
-    name = getattr(y, "name", None)
-    model.target_name_, model.target_names_ = name if isinstance(name, str) and not names else None, names
+    model.target_name_, model.target_names_ = None if names else target_name(y), names
     columns = columns_of(model, model.columns_)
     check_start(model.init, columns, model.ard)
     check_vary(targets, names)
@@ -183,7 +182,7 @@ def training_data(
     if rest is not None:
         given["last digits of X"] = rest
     if validation is not None:
-        given["validation X"], given["validation y"] = check_validation(model, validation, max(1, len(names)))
+        given["validation X"], given["validation y"] = check_validation(model, validation, names)
         held_out = (
             scaler.x(given["validation X"], integer_rest(validation[0]), "validation X"),
             scaler.y(given["validation y"]),

@@ -143,7 +143,7 @@ def _targets(model: Any) -> FloatArray:
 def _check_units(model: Any, units: Mapping[str, str]) -> None:
     """Refuses a unit of what the model does not know."""
     columns = model.scaler_.columns
-    known = [*map(str, columns.names), *columns.things, *(one.target_name_ or "y" for one in _by_target(model))]
+    known = [*map(str, columns.names), *columns.things, *(model.target_names_ or [model.target_name_ or "y"])]
     for name, unit in units.items():
         if name not in known:
             raise ValueError(f"units: the model has no column {name!r}; it has {', '.join(dict.fromkeys(known))}")
@@ -164,7 +164,8 @@ def _checked(model: Any, given: Any) -> tuple[Any, FloatArray]:
             raise ValueError(f"held_out X lacks {which}, which the model was trained on: add what is missing")
         X = X[list(names)]
     rows = len(check_inputs(model, X, name="held_out X"))
-    return X, check_targets(given[1], rows, "held_out y", "held_out X", q=model.n_targets_, may_lack=True)
+    about: Any = {"q": model.n_targets_, "known": model.target_names_, "may_lack": True}
+    return X, check_targets(given[1], rows, "held_out y", "held_out X", **about)
 
 
 def _repeated(model: Any, X: Any, y: FloatArray) -> int:

@@ -121,7 +121,10 @@ def row_weights(
             f"{names}: {used.sum()} of {n} rows are left to learn from, and {needed} needed: a row counts "
             f"where its weight is above zero and its noise variance finite"
         )
-    return said.at(used), used
+    left = said.at(used)
+    if left.weights is not None and (left.weights == 1).all():  # they only said which rows are left out
+        left = replace(left, weights=None)
+    return left, used
 
 
 REMEDIES = {

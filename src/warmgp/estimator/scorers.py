@@ -64,7 +64,7 @@ def _predicted(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray, 
     """Returns mean and std of the rows, and the truth, (m,) each, or (m, q) of q targets."""
     model, inputs = _unwrapped(estimator, X)
     mean, std = model.predict(to_numpy(inputs), return_std=True)
-    return mean, std, check_targets(y, len(mean), q=model.n_targets_)
+    return mean, std, check_targets(y, len(mean), q=model.n_targets_, known=model.target_names_)
 
 
 def _unwrapped(estimator: Any, X: Any) -> tuple[Any, Any]:

@@ -44,8 +44,7 @@ def settings_to_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, Solver | GradientEstimator):
             value = plan_json.options_to_json(value)
         elif isinstance(value, Hyperparameters):
-            units = {} if value.units is None else {"units": [value.units.y, *value.units.x]}
-            value = {"hyperparameters": value.vector.tolist(), **units}
+            value = {"hyperparameters": value.vector.tolist(), **_units_to_json(value.units)}
         elif isinstance(value, torch.device | torch.dtype):
             value = str(value).removeprefix("torch.")
         elif isinstance(value, os.PathLike):
@@ -67,7 +66,7 @@ SPECIAL: dict[str, Check] = {
     "kernel": one_of(("auto", *KERNELS)),
     "solver": either(one_of(("auto", *SOLVERS)), plan_json.solver),
     "gradient": either(one_of(("auto", *plan_json.GRADIENTS)), plan_json.gradient),
-    "init": either(one_of(STARTS), record({"hyperparameters": POSITIVE}, {"units": POSITIVE})),
+    "init": either(one_of(STARTS), record({"hyperparameters": POSITIVE}, {"units": POSITIVE, "input_units": POSITIVE})),
     "device": either(one_of(("auto",)), plan_json.device),
     "dtype": one_of(("auto", *DTYPES)),
     "max_epochs": maybe(either(one_of(("auto",)), number(5e-324, finite=False))),
@@ -76,6 +75,13 @@ SPECIAL: dict[str, Check] = {
     "trend": maybe(either(one_of(NAMED), list_of(either(text, whole(0))))),
 }
 """Checks of the parameters whose annotations do not say what a file may hold."""
+
+
+def _units_to_json(units: Units | None) -> dict[str, list[float]]:
+    """Returns the units of hyperparameters as JSON: of the target and the inputs, or of the inputs alone."""
+    if units is None:
+        return {}
+    return {"input_units": [*units.x]} if units.y is None else {"units": [units.y, *units.x]}
 
 
 def settings_from_json(cls: Any, values: Any) -> dict[str, Any]:
@@ -97,6 +103,8 @@ def settings_from_json(cls: Any, values: Any) -> dict[str, Any]:
         out["init"] = Hyperparameters.from_vector(torch.tensor(init["hyperparameters"], dtype=torch.float64))
         if units := init.get("units"):
             out["init"] = out["init"].known_in(Units(units[0], tuple(units[1:])))
+        elif units := init.get("input_units"):
+            out["init"] = out["init"].known_in(Units(None, tuple(units)))
     check_parameters({**cls(**out).get_params(deep=False), "device": "cpu"})  # the device of the fit need not be here
     return out
 

@@ -64,7 +64,7 @@ def check_several(model: Any, names: Sequence[str], y: FloatArray, noise_varianc
         raise ValueError(f"{told} robust=True weighs the rows of one: {APART}, or use robust=False")
     if noise_variance is not None:
         raise ValueError(
-            f"{told} noise_variance is in the units of one: each would have a kernel matrix of its own. {APART}"
+            f"{told} noise_variance is in the units of one: each would have a kernel matrix of its own: {APART}"
         )
     lack = np.isnan(y)
     if not lack.any():
@@ -79,16 +79,21 @@ def check_several(model: Any, names: Sequence[str], y: FloatArray, noise_varianc
         raise ValueError(f"{told} some values are missing, which trend={model.trend!r} does not allow: {APART}")
 
 
-def unlike(names: Sequence[str], posterior: Posterior) -> str:
-    """Says that targets of a posterior do not have the same share of noise; "" where they about do, or there is one.
+def unlike(names: Sequence[str], posteriors: Sequence[tuple[tuple[int, ...], Posterior]]) -> str:
+    """Says that targets do not have the same share of noise; "" where they about do, or there is one.
+
+    ``posteriors`` are those of the patterns, each with the numbers of its targets.
 
     The mean of v_i²/(H⁻¹)_ii is that of squared errors of left-out rows in predicted variances: it should be 1
     for every target.
     """
-    q = posterior.n_targets
-    inverse = inverse_diagonal(posterior)[0].sum()
-    errors = (posterior.solution[:, :q].double().square().sum(0) / inverse).sqrt().tolist()
-    low, high = errors.index(min(errors)), errors.index(max(errors))
+    if len(names) < 2:
+        return ""
+    errors: dict[int, float] = {}
+    for which, posterior in posteriors:
+        own, inverse = posterior.solution[:, : posterior.n_targets].double(), inverse_diagonal(posterior)[0].sum()
+        errors |= dict(zip(which, (own.square().sum(0) / inverse).sqrt().tolist(), strict=True))
+    low, high = min(errors, key=errors.__getitem__), max(errors, key=errors.__getitem__)
     if errors[high] <= TOO_NARROW or errors[high] <= FAR_APART * errors[low]:
         return ""
     return (
@@ -103,6 +108,11 @@ def any_value(y: FloatArray, sample_weight: ArrayLike | None) -> Any:
     none such."""
     if y.ndim == 1 or not (nothing := np.isnan(y).all(1)).any():
         return sample_weight
+    if nothing.sum() > len(y) - 2:
+        raise ValueError(
+            f"y: {int((~nothing).sum())} of {len(y)} rows have the value of any target, and at least two are needed to "
+            "learn from: check that the right columns were passed"
+        )
     if sample_weight is None:
         return (~nothing).astype(np.float64)
     weights = np.array(sample_weight, dtype=np.float64)

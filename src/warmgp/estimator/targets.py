@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -79,7 +80,7 @@ class Targets:
         names: Any = self.target_names_ or (self.target_name_ or "y",)
         if isinstance(which, str) and which in names:
             return int(names.index(which))
-        if isinstance(which, str | bool) or not 0 <= which < len(names):
+        if isinstance(which, bool) or not isinstance(which, Integral) or not 0 <= which < len(names):
             raise ValueError(f"which must be one of the targets {', '.join(names)}, or its number, got {which!r}")
         return int(which)
 
@@ -91,11 +92,6 @@ class Targets:
             return np.asarray(answer(self.posterior_).double().cpu().numpy())
         both = ((self.which_, self.posterior_), *((one.which, one.posterior) for one in self.patterns_))
         return gathered([(which, answer(posterior).double().cpu().numpy()) for which, posterior in both])
-
-    def _each(self, answer: Callable[[Self], Any]) -> Iterable[tuple[str, Any]]:
-        """Yields the name of each of several targets, and what the model of it alone answers."""
-        for j, name in enumerate(self.target_names_):
-            yield name, answer(self.of_target(j))
 
 
 def check_one_target(model: Any, what: str) -> None:

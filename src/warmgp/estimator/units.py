@@ -11,9 +11,11 @@ from warmgp.hyperparameters import Hyperparameters, Units
 
 
 def units_of(scaler: Standardizer) -> Units | None:
-    """Returns what a standardised unit is of the target and of each input; None where inputs are turned, so that none
-    is of one input alone, and where several targets have one each."""
-    return None if scaler.angle or np.ndim(scaler.y_scale) else Units(scaler.y_scale, tuple(scaler.x_scale.tolist()))
+    """Returns what a standardised unit is of the target, if it is one, and of each input; None where inputs are turned,
+    so that none is of one input alone."""
+    if scaler.angle:
+        return None
+    return Units(None if np.ndim(scaler.y_scale) else scaler.y_scale, tuple(scaler.x_scale.tolist()))
 
 
 def known(theta: Hyperparameters, scaler: Standardizer) -> Hyperparameters:

@@ -127,7 +127,7 @@ class Updating:
         known = {"log_density": drift.density, "log_density_before": drift.before, "loss": drift.loss}
         self._note(added, began, result, added=len(new.x), **known, drifted=drift.is_far)
         if drift.is_far:
-            told = drift.told(n_steps)
+            told = drift.told(n_steps, self.target_names_)
             self.report_ = replace(self.report_, remarks=(*self.report_.remarks, told))
             warn_user(told)
         if result.stopped_early == "interrupted":
@@ -182,9 +182,9 @@ class Updating:
     ) -> tuple[Rows, FloatArray | None]:
         """Returns new rows, checked, in the units of the fit, and the weights that a robust model gives them, (m,)."""
         inputs = check_inputs(self, X)
-        several = len(self.target_names_)
-        targets, rest = check_targets(y, len(inputs), q=max(1, several)), integer_rest(X)
-        check_several(self, self.target_names_, targets, variance)
+        names, rest = self.target_names_, integer_rest(X)
+        targets = check_targets(y, len(inputs), q=max(1, len(names)), known=names)
+        check_several(self, names, targets, variance)
         said, used = row_weights(weight, variance, len(inputs), least=1)
         if used is not None:
             inputs, targets, rest = inputs[used], targets[used], None if rest is None else rest[used]

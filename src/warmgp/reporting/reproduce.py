@@ -43,13 +43,28 @@ def reproduce(subject: Subject, version: str) -> Markup:
     ]  # fmt: skip
     made = [facts(rows), paragraph("In Python, with the training table as X and y:")]
     arguments = ", ".join(f"{name}={told(value)}" for name, value in changed.items())
-    made.append(tag("pre", f"from warmgp import GPRegressor\n\nmodel = GPRegressor({arguments}).fit(X, y)"))
+    beside = "".join(f", {name}={name}" for name in _of_rows(model))
+    made.append(tag("pre", f"from warmgp import GPRegressor\n\nmodel = GPRegressor({arguments}).fit(X, y{beside})"))
     command = command_for(subject, changed)
     if command:
         made += [paragraph("On the command line, with the training table as data.csv:"), tag("pre", command)]
     else:
         made.append(paragraph("The command line has no options for some of these settings."))
+    if model.updates_:
+        made.append(paragraph("The model was updated since its fit. One fit of all its rows may find others."))
     return joined(made)
+
+
+def _of_rows(model: Any) -> list[str]:
+    """Returns the arguments of fit that rows had beside X and y: weights, and the variances of known errors.
+
+    Those of a robust fit are its own work; what a user gave beside cannot be told from them.
+    """
+    noise = model.posterior_.noise
+    if noise is None:
+        return []
+    weighted, known = bool((noise.shares != 1).any()) and not model.robust, bool((noise.known != 0).any())
+    return ["sample_weight"] * weighted + ["noise_variance"] * known
 
 
 def settings_of(model: Any) -> dict[str, Any]:
@@ -72,6 +87,8 @@ def command_for(subject: Subject, changed: Mapping[str, Any]) -> str:
     """Returns the command that fits the model; "" where the command line cannot say its settings."""
     parts = ["warmgp fit data.csv"]
     parts += [f"--target {shlex.quote(target.name)}" for target in subject.targets]
+    columns = {"sample_weight": "--weight-column weight", "noise_variance": "--noise-column error"}
+    parts += [columns[name] for name in _of_rows(subject.model)]
     for name, value in changed.items():
         option = f"--{'seed' if name == 'random_state' else name.replace('_', '-')}"
         if name in PYTHON_ONLY:
@@ -100,6 +117,7 @@ def _columns(columns: Mapping[Any, Any]) -> list[str]:
         if kind == "date":
             parts.append(f"--date {shlex.quote('='.join([name, *formats]))}")
         elif kind != "periodic":
-            parts.append(f"--{kind} {shlex.quote(name)}")
+            option = "one-hot" if kind == "category" and "," in name else kind  # one name, whatever is in it
+            parts.append(f"--{option} {shlex.quote(name)}")
         parts += [f"--periodic {shlex.quote(f'{name}={period}')}" for period in periods]
     return parts
