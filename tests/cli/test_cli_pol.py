@@ -83,6 +83,7 @@ def test_pol_by_command_line_is_pol_by_python(fitted: Path, uci_folder: Path, on
     assert np.sqrt(np.mean((mean - split.y_test) ** 2)) < 0.5 * split.y_test.std()  # and they are predictions of pol
 
 
+@pytest.mark.whole
 def test_pol_killed_and_resumed_is_pol_undisturbed(fitted: Path) -> None:
     checkpoint = fitted / "run.ckpt"
     line = fit_line(fitted, "resumed", "--checkpoint", checkpoint, "--checkpoint-every", 1)

@@ -58,6 +58,7 @@ def test_three_processes_find_what_one_does() -> None:
     check(together(3, "solutions", True), solutions(None, True))
 
 
+@pytest.mark.whole
 def test_four_processes_find_what_one_does(alone: dict[str, torch.Tensor]) -> None:
     check(together(4, "solutions", False), alone)
 

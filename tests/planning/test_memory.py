@@ -31,7 +31,7 @@ sys.exit(code)
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "1000000"}
 
 
-@pytest.mark.slow
+@pytest.mark.whole
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak of memory from /proc")
 def test_memory_does_not_grow_with_the_rows_to_predict(tmp_path: Path) -> None:
     """Peak memory below 2 GB, and at most 25 MB more for 80,000 rows than for 20,000 (0.4 KB a row; found: 6 MB).

@@ -85,7 +85,7 @@ def test_tabular_on_bike(
     assert "16 columns" in summary["n"]  # seven numbers, three on circles, three kinds of weather
 
 
-@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("log", [True, pytest.param(False, marks=pytest.mark.whole)])
 def test_terrain_from_a_file(
     log: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_process_is_used_again_and_replaced_when_it_is_late_or_dead() -> None:
 
 
 # -- what is done, done again, cut and left out ----------------------------------------------------------------------
+@pytest.mark.whole
 def test_ours_and_trees_on_a_toy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Scores of both; a second run does nothing, a larger limit what was cut."""
     out = tmp_path / "rivals.json"
