@@ -21,6 +21,7 @@ import torch
 from botorch.acquisition.analytic import PosteriorMean
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
+from botorch.test_functions import Hartmann
 
 from warmgp import GPRegressor
 from warmgp.botorch import WarmModel
@@ -31,23 +32,12 @@ import matplotlib.pyplot as plt
 INPUTS, TOP, NOISE = 6, 3.32237, 0.1  # Hartmann's function on the unit cube; the std of a measurement
 PLACE = np.array([0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573])
 BOUNDS = torch.tensor([[0.0] * INPUTS, [1.0] * INPUTS], dtype=torch.float64)
-WEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
-SCALES = np.array(
-    [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
-)
-CENTRES = 1e-4 * np.array(
-    [
-        [1312, 1696, 5569, 124, 8283, 5886],
-        [2329, 4135, 8307, 3736, 1004, 9991],
-        [2348, 1451, 3522, 2883, 3047, 6650],
-        [4047, 8828, 8732, 5743, 1091, 381],
-    ]
-)
+HARTMANN = Hartmann(INPUTS, negate=True, dtype=torch.float64)
 
 
 def hartmann(X: np.ndarray) -> np.ndarray:
     """Hartmann's function with its sign turned: six local maxima, the highest 3.32237."""
-    return np.exp(-(SCALES * (X[:, None, :] - CENTRES) ** 2).sum(2)) @ WEIGHTS
+    return HARTMANN(torch.as_tensor(X)).numpy()
 
 
 def top_of(function: Model, seed: int) -> torch.Tensor:

@@ -48,7 +48,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Coverage does not see the tests of pages, which reach hardly a line that others do not, nor those in Triton's
     interpreter, which takes more than twice as long when it does. (pytest-cov's own mark does nothing in a worker.)"""
     tracer = sys.gettrace()
-    if type(tracer).__name__ != "CTracer" or not (item.path.parent.name == "project" or item.path.stem == "test_fused"):
+    if type(tracer).__name__ != "CTracer" or not (
+        item.path.parent.name == "project" or item.path.stem.startswith("test_fused")
+    ):
         return (yield)
     sys.settrace(None)
     try:

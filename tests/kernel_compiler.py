@@ -45,7 +45,7 @@ class Absent:
 def compile_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
     """Takes the place of ``run_kernel``."""
     compiled = kernel.warmup(*arguments, grid=grid, **options)
-    line = {"kernel": kernel.fn.__name__, "shared": compiled.metadata.shared, "bytes": len(compiled.asm["cubin"])}
+    line = {"kernel": kernel.fn.__name__, "shared": compiled.metadata.shared}
     line.update({name: value for name, value in options.items() if isinstance(value, int)})
     print(json.dumps(line), flush=True)  # noqa: T201
 

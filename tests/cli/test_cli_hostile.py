@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from cli_tools import refused, run
-from warmgp.cli.columns import training_table
+from warmgp.cli.columns import training_columns
 from warmgp.cli.tables import open_table
 
 NUMBERS = "Use --category 'a', or --keep"
@@ -32,7 +32,7 @@ GOOD = [[1.0], [3.0]]
 def _seen(path: Path) -> tuple[list[str], list[list[float]]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        X, _ = training_table(open_table(path), "y", [], [])
+        X, _, _ = training_columns(open_table(path), "y", [], [])
     return list(X.columns), X.to_numpy().tolist()
 
 

@@ -17,7 +17,7 @@ import pytest
 from cli_tools import read_csv, run
 from warmgp import GPRegressor
 from warmgp.cli import lines
-from warmgp.cli.columns import check_column, feature_chunks, resolve, training_table
+from warmgp.cli.columns import check_column, feature_chunks, resolve, training_columns
 from warmgp.cli.tables import Table, TableError, open_table
 from warmgp.cli.targets import targets_of
 
@@ -61,7 +61,7 @@ def test_a_wide_csv_is_read_checked_and_used(tmp_path: Path, capsys: pytest.Capt
     values = np.random.default_rng(0).normal(size=(4, d + 1)).round(3)
     names = [*(f"c{j}" for j in range(d)), "y"]
     path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in values)]))
-    X, y = training_table(open_table(path), "y", [], [])
+    X, y, _ = training_columns(open_table(path), "y", [], [])
     np.testing.assert_array_equal(X.to_numpy(), values[:, :-1])
     np.testing.assert_array_equal(y, values[:, -1])
     ((chunk, _),) = feature_chunks(open_table(path), names[:-1][::-1])

@@ -38,7 +38,6 @@ def test_every_kernel_compiles_for_hopper_and_fits_into_its_shared_memory(tmp_pa
     found = compiled(90, tmp_path, "long", "double", "steps")
     assert {one["kernel"] for one in found} == KERNELS - WIDE
     assert {one["LONG"] for one in found if one["kernel"] == "product"} == {False, True}
-    assert all(one["bytes"] > 1000 for one in found)
     assert [one for one in found if one["shared"] > 227 * 1024] == []
 
 

@@ -36,18 +36,6 @@ class UsageError(ValueError):
 
 
 # -- training ----------------------------------------------------------------------------------------------------------
-def training_table(
-    table: Table, target: str, drop: Sequence[str], columns: Mapping[Any, Any] | None = None, fills: bool = False
-) -> tuple[pd.DataFrame, FloatArray]:
-    """Returns the inputs as a DataFrame, in the file's order, and the target; refuses what is no number.
-
-    What ``columns`` says are categories or dates is text, which the model reads. Blank cells are NaN where it fills
-    them in.
-    """
-    X, y, _ = training_columns(table, target, drop, columns, fills)
-    return X, y
-
-
 def training_columns(
     table: Table,
     target: str | Sequence[str],
@@ -56,9 +44,11 @@ def training_columns(
     fills: bool = False,
     beside: Sequence[str] = (),
 ) -> tuple[pd.DataFrame, FloatArray, dict[str, FloatArray]]:
-    """Returns inputs, the target, (n,), and the columns ``beside``, which are no inputs, as numbers of the same rows.
+    """Returns the inputs as a DataFrame, in the file's order, the target, (n,), and the columns ``beside``, which are
+    no inputs, as numbers of the same rows; refuses what is no number.
 
-    Several targets are (n, q), and NaN where their cells are blank.
+    What ``columns`` says are categories or dates is text, which the model reads. Blank cells are NaN where it ``fills``
+    them in. Several targets are (n, q), and NaN where their cells are blank.
     """
     targets = [target] if isinstance(target, str) else list(target)
     for name in drop:
