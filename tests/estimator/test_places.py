@@ -172,7 +172,7 @@ def test_groups_of_near_points_move_tied_length_scales_together() -> None:
     kernel = GPRegressor(**FAST).fit(X[:5], y[:5]).posterior_.kernel
     theta = local_start(
         x, y_, kernel, Hyperparameters.ones(3), LocalStart(4, 20, 10), generator=torch.Generator().manual_seed(0),
-        tie=options.summed,
+        tie=options.allowed,
     )  # fmt: skip
     assert len(set(theta.length_scales.tolist())) == 1 and float(theta.length_scales[0]) != 1.0
 
@@ -180,11 +180,11 @@ def test_groups_of_near_points_move_tied_length_scales_together() -> None:
 def test_summed_slopes_and_held_numbers() -> None:
     fast = GPRegressor(**FAST).plan(world()[0])
     options = TrainingOptions(fast.solver, fast.gradient, tied=(0, 1, 0, 2, 1))
-    slope = torch.arange(1.0, 8.0, dtype=torch.float64)
-    assert options.summed(slope).tolist() == [1, 2, 3 + 5, 4 + 7, 3 + 5, 6, 4 + 7]
-    assert options.held(slope, None).tolist() == [1, 2, 3, 4, 3, 6, 4]  # type: ignore[arg-type]
+    slope, theta = torch.arange(1.0, 8.0, dtype=torch.float64), Hyperparameters.ones(5)
+    assert options.allowed(slope, theta).tolist() == [1, 2, 3 + 5, 4 + 7, 3 + 5, 6, 4 + 7]
+    assert options.held(slope).tolist() == [1, 2, 3, 4, 3, 6, 4]
     plain = TrainingOptions(fast.solver, fast.gradient)
-    assert plain.summed(slope) is slope
+    assert plain.allowed(slope, theta) is slope
 
 
 # -- tables, files ---------------------------------------------------------------------------------------------------

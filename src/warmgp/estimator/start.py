@@ -7,7 +7,6 @@ import logging
 import math
 import time
 from dataclasses import replace
-from functools import partial
 
 import torch
 
@@ -204,9 +203,9 @@ def _on_sample(
     )  # fmt: skip
     if plan.local is None:
         return state
+    theta = Hyperparameters.from_unconstrained(options.begun(state.theta, operator.kernel))
     theta = local_start(
-        x, y, operator.kernel, state.theta, plan.local, generator=generator,
-        hold=partial(options.held, kernel=operator.kernel), tie=options.summed,
+        x, y, operator.kernel, theta, plan.local, generator=generator, hold=options.held, tie=options.allowed,
         noise=operator.rows, callbacks=callbacks,
     )  # fmt: skip
     return initial_state(operator.at(theta), options)

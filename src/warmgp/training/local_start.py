@@ -70,16 +70,15 @@ def local_start(
     *,
     generator: torch.Generator,
     hold: Callable[[Tensor], Tensor] = lambda nu: nu,
-    tie: Callable[[Tensor], Tensor] = lambda slope: slope,
+    tie: Callable[[Tensor, Hyperparameters], Tensor] = lambda slope, theta: slope,
     noise: RowNoise | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Hyperparameters:
     """Returns the hyperparameters that the likelihood of points given near ones leads to from θ.
 
-    ``hold`` keeps ν within its limits, ``tie`` makes of a slope by ν what Adam is given, ``noise`` is what that of each
-    row is made of. It is a start: where numbers
-    fail on the way, those of the last good step count, and where random groups are clearly less likely then than by θ,
-    θ itself is returned. Either leaves a line in the log.
+    ``hold`` keeps ν within its limits, ``tie`` makes of a slope by ν at a θ what Adam is given, ``noise`` is what that
+    of each row is made of. It is a start: where numbers fail on the way, those of the last good step count, and where
+    random groups are clearly less likely then than by θ, θ itself is returned. Either leaves a line in the log.
     """
     z = (x - x.mean(0)).float()  # for distances: near ones may change places
     theta = Hyperparameters.from_unconstrained(hold(theta.unconstrained))
@@ -122,7 +121,7 @@ def _trained(
     *,
     generator: torch.Generator,
     hold: Callable[[Tensor], Tensor],
-    tie: Callable[[Tensor], Tensor],
+    tie: Callable[[Tensor, Hyperparameters], Tensor],
     noise: RowNoise | None,
     callbacks: Sequence[Callback],
 ) -> Hyperparameters:
@@ -145,7 +144,7 @@ def _trained(
         last = state.theta
         slope = state.theta.chain_rule(gradient) / (how.groups * last_points)
         rate = how.learning_rate * _rest(step, how.n_steps)
-        nu, adam = state.adam.ascend(state.nu, tie(slope), rate * state.theta.vector.clamp_min(1.0))
+        nu, adam = state.adam.ascend(state.nu, tie(slope, state.theta), rate * state.theta.vector.clamp_min(1.0))
         nu = hold(nu)
         record = record_without_solve(
             state.theta, step, float(densities.mean()) * n / last_points, time.perf_counter() - began

@@ -105,7 +105,7 @@ def find_angle(
         rate = how.learning_rate * (1.0 + (how.least_rate - 1.0) * step / how.steps)
         stretch = torch.cat([theta.vector.clamp_min(1.0), torch.ones(1, dtype=torch.float64)])
         nu, adam = adam.ascend(nu, torch.cat([slope, by_angle]), rate * stretch)
-        nu = torch.cat([options.held(nu[:-1], kernel), nu[-1:]])
+        nu = torch.cat([options.held(nu[:-1]), nu[-1:]])
     angle = math.degrees(float(nu[-1])) % 90.0
     logger.info("inputs are turned by %.2f degrees, log-density of the groups %.1f", angle, total)
     return angle
@@ -160,13 +160,13 @@ def _isotropic(
 ) -> Hyperparameters:
     """Returns θ with two equal length scales that the groups are likely by, from ones."""
     theta = Hyperparameters.ones(2)
-    nu, adam = options.held(theta.unconstrained, kernel), Adam.zeros(4)
+    nu, adam = options.begun(theta, kernel), Adam.zeros(4)
     for _ in range(how.isotropic_steps):
         theta = Hyperparameters.from_unconstrained(nu)
         _, slope, _ = _likelihood(x, y, kernel, theta, noise)
         slope[2:] = slope[2:].sum()
         nu, adam = adam.ascend(nu, slope, how.learning_rate * theta.vector.clamp_min(1.0))
-        nu = options.held(nu, kernel)
+        nu = options.held(nu)
     return Hyperparameters.from_unconstrained(nu)
 
 

@@ -17,6 +17,7 @@ from warmgp.kernels import Kernel
 from warmgp.solvers import Solver, StoppingRule
 from warmgp.training.adam import Adam
 from warmgp.training.limits import LEAST
+from warmgp.training.ratio import along, within
 from warmgp.trend import TrendSolution
 
 MEAN_SHARE, SAMPLES_SHARE = 0.03, 0.2
@@ -51,8 +52,8 @@ class TrainingOptions:
     learn_noise : bool
         Whether σ is learned; otherwise it stays at ``noise_floor``, and noise is what is known of each row.
     signal_ratio : float
-        The most times that the signal may be the noise, to which it is cut at the start and after a step
-        (:meth:`Hyperparameters.with_signal_within`).
+        The most times that the signal may be the noise: it is cut to that at the start
+        (:meth:`Hyperparameters.with_signal_within`), and steps stay within (:mod:`warmgp.training.ratio`).
     n_features : int
         Features of the posterior's prior functions where training has none of its own (standard, exact).
     n_samples : int
@@ -118,19 +119,28 @@ class TrainingOptions:
             return self
         return replace(self, rule=replace(self.rule, n_targets=n_targets))
 
-    def summed(self, slope: Tensor) -> Tensor:
-        """Returns a slope ∂L/∂ν as Adam is to be given it: tied length scales all have the sum of their slopes.
+    def allowed(self, slope: Tensor, theta: Hyperparameters) -> Tensor:
+        """Returns a slope ∂L/∂ν at θ as Adam is to be given it: along the limit of signal and noise where that is
+        reached, and tied length scales all have the sum of their slopes.
 
         The sum is the slope by what they share. Adam's steps do not depend on the scale of a slope, and equal slopes
         from equal moments move equal numbers by the same bits.
         """
+        if self.learn_noise:
+            slope = along(slope, theta, self.signal_ratio)
         if not self.tied:
             return slope
         group = torch.tensor(self.tied)
         sums = torch.zeros(max(self.tied) + 1, dtype=slope.dtype).index_add_(0, group, slope[2:])
         return torch.cat([slope[:2], sums[group]])
 
-    def held(self, nu: Tensor, kernel: Kernel) -> Tensor:
+    def begun(self, theta: Hyperparameters, kernel: Kernel) -> Tensor:
+        """Returns the ν that training starts from, for a start at θ: within the limits, with the kernel at short
+        distances as it is."""
+        floored = theta.with_noise_floor(self.noise_floor)
+        return self.held(floored.with_signal_within(self.signal_ratio, kernel.follow).unconstrained)
+
+    def held(self, nu: Tensor) -> Tensor:
         """Returns ν within the limits: the noise floor, the ratio of signal and noise, and ties as the first of each
         group has it."""
         if self.tied:
@@ -141,8 +151,8 @@ class TrainingOptions:
         if math.isinf(self.signal_ratio):
             return nu
         theta = Hyperparameters.from_unconstrained(nu)
-        within = theta.with_signal_within(self.signal_ratio, kernel.follow)
-        return nu if within is theta else within.unconstrained
+        nearest = within(theta, self.signal_ratio, learn_noise=self.learn_noise)
+        return nu if nearest is theta else nearest.unconstrained
 
     @property
     def starts_warm(self) -> bool:

@@ -22,7 +22,7 @@ from warmgp.training.validation import validation_metrics
 
 def initial_state(operator: KernelOperator, options: TrainingOptions) -> TrainingState:
     """Returns the state before the first step, at the operator's θ."""
-    nu = options.held(operator.theta.unconstrained, operator.kernel)
+    nu = options.begun(operator.theta, operator.kernel)
     return TrainingState(0, nu, Adam.zeros(nu.numel()))
 
 
@@ -99,8 +99,8 @@ def _move(
 ) -> tuple[Tensor, Adam]:
     """Returns the next ν and Adam's moments."""
     stretch = operator.theta.vector.clamp_min(1.0) if options.relative_steps else 1.0
-    nu, adam = state.adam.ascend(state.nu, options.summed(slope), options.learning_rate * stretch)
-    return options.held(nu, operator.kernel), adam
+    nu, adam = state.adam.ascend(state.nu, options.allowed(slope, operator.theta), options.learning_rate * stretch)
+    return options.held(nu), adam
 
 
 def _record(theta: Hyperparameters, result: SolveResult, *, step: int, seconds: float, note: str) -> StepRecord:
