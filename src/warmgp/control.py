@@ -39,8 +39,12 @@ FEW_INPUTS = 3
 COARSE = 0.05
 """The largest step of rounded targets, in units of the noise σ: it adds 0.02% to the variance of g."""
 
-HALVINGS = 30
-"""Steps of the bisection for v/u."""
+HALVINGS, NEWTON = 10, 4
+"""Steps of the bisection for v/u, to a thousandth, and Newton's steps within what it leaves: 80 short calls, where 30
+steps of bisection were half the time of a prediction on a GPU."""
+
+STEEP = -1e-6
+"""The slope that Newton's steps take where there is none: they end at the next edge of the interval then."""
 
 
 def near_count(n: int, d: int) -> int:
@@ -124,14 +128,20 @@ class Control:
 def most_likely_share(q: Tensor, p: Tensor) -> Tensor:
     """Returns t = v/u, (b,), given the mean squares of d and g in units of u; NaN where these are.
 
-    It solves (q − t)(1 − t)² + (1 − t − p) t² = 0, which is q at 0 and −p at 1, by bisection.
+    It solves (q − t)(1 − t)² + (1 − t − p) t² = ((a − 2t) t − b) t + q = 0 with a = 3 + q − p and b = 1 + 2q, which is
+    q at 0 and −p at 1, by bisection and Newton's steps.
     """
-    low, high = torch.zeros_like(q), torch.ones_like(q)
-    for _ in range(HALVINGS):
-        t = 0.5 * (low + high)
-        above = (q - t) * (1.0 - t).square() + (1.0 - t - p) * t.square() > 0  # the solution is above t
-        low, high = torch.where(above, t, low), torch.where(above, high, t)
-    return torch.where(torch.isfinite(q + p), high, torch.nan)
+    a, b = 3.0 + (q - p), 1.0 + 2.0 * q
+    minus_b, t = -b, torch.full_like(q, 0.5)
+    for step in range(HALVINGS):
+        value = torch.addcmul(q, torch.addcmul(minus_b, torch.sub(a, t, alpha=2.0), t), t)
+        t = torch.add(t, value.sign_(), alpha=0.25 * 0.5**step)  # the solution is above where the value is
+    low, high = t - 0.5 ** (HALVINGS + 1), t + 0.5 ** (HALVINGS + 1)
+    for _ in range(NEWTON):
+        inner = torch.addcmul(minus_b, torch.sub(a, t, alpha=2.0), t)
+        slope = torch.addcmul(inner, torch.sub(a, t, alpha=4.0), t)
+        t = torch.clamp(t - torch.addcmul(q, inner, t) / slope.clamp_max(STEEP), low, high)
+    return torch.where(torch.isfinite(q + p), t, torch.nan)
 
 
 def std_error(share: Tensor, n_samples: int) -> Tensor:
