@@ -51,6 +51,20 @@ def test_dependent_and_zero_directions_do_no_harm() -> None:
     assert torch.isfinite(c).all() and torch.allclose(step, alone, rtol=1e-6, atol=1e-12)
 
 
+def test_a_residual_that_is_lost_ends_the_solve_at_the_best() -> None:
+    """Products of an H with a negative eigenvalue, as rounding in float32 may leave one: each sweep adds to the residual.
+
+    On a budget the solve ended with what it had, 85 times the targets (mean) and more.
+    """
+    H, b = spread()
+    small = torch.linalg.eigh(H.H).eigenvectors[:, :200]
+    u = small @ torch.randn(200, dtype=torch.float64, generator=seeded(5))  # no block sees much of it
+    H.H.sub_(1.2 * (u @ H.H @ u) / (u @ u) ** 2 * torch.outer(u, u))
+    found = RecombinedProjections(50).solve(H, b, rule=StoppingRule(1e-10, 40.0), generator=seeded())
+    assert found.stop_reason == "stagnated" and found.epochs < 20.0
+    assert max(found.residual_mean, found.residual_probes) <= 1.0 + 1e-9
+
+
 def test_the_energy_never_rises() -> None:
     H, b = spread()
     solution = torch.linalg.solve(H.H, b)

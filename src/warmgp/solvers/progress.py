@@ -136,14 +136,14 @@ class Progress:
         self.keep(worst)
         self._start, self._start_worst = self._best, worst
 
-    def exploded(self, norms: tuple[float, float]) -> bool:
-        """Says whether the residual is lost: not finite, or a thousand times the best. Keeps the best iterate, too."""
+    def exploded(self, norms: tuple[float, float], times: float = 1e3) -> bool:
+        """Says whether the residual is lost: not finite, or so many times the best. Keeps the best iterate, too."""
         worst = max(norms)
         if not all(map(math.isfinite, norms)):
             return True
         if worst < 0.5 * self.best_worst:  # a copy at every halving, not at every iteration
             self.keep(worst)
-        return worst > 1e3 * self.best_worst
+        return worst > times * self.best_worst
 
     def back_to_best(self) -> None:
         """Goes on from the best iterate with its true residual; from the start where that turns out to be better."""
