@@ -52,7 +52,7 @@ def test_dependent_and_zero_directions_do_no_harm() -> None:
 
 
 def test_a_residual_that_is_lost_ends_the_solve_at_the_best() -> None:
-    """Products of an H with a negative eigenvalue, as rounding in float32 may leave one: each sweep adds to the residual.
+    """Products of an H with a negative eigenvalue, as rounding in float32 may leave: each sweep adds to the residual.
 
     On a budget the solve ended with what it had, 85 times the targets (mean) and more.
     """
