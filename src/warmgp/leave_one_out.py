@@ -42,6 +42,12 @@ FEW_INPUTS = 3
 AT_ONCE = {True: 2**10, False: 2**14}
 """Points that are predicted from near ones at once, by whether that is on a CPU."""
 
+PRODUCTS_UP_TO = {True: 30_000, False: 3_000_000}
+"""Points up to which products with H are taken for it, by whether that is on a CPU: a minute or so. Beyond, targets are
+those that were kept with the samples, and what solves have left of them is looked at in ``SEEN`` rows."""
+
+SEEN = 512
+
 LEAST_SHARE = 1e-6
 """The least share of (H⁻¹)_ii that a trend may leave: a row that alone tells a coefficient is not predicted at all."""
 
@@ -125,19 +131,46 @@ def _with_trend(diagonal: Tensor, V: Tensor, VA: Tensor) -> Tensor:
 
 # -- by probes -------------------------------------------------------------------------------------------------------
 def _by_probes(posterior: Posterior, y: Tensor | None) -> LeftOut:
-    """Returns it from the solutions at hand, with near points as control: one product with H for all of them."""
+    """Returns it from the solutions at hand, with near points as control: for one product with H for all of them, or
+    none where that would take long."""
     operator = make_operator("auto", posterior.x, posterior.kernel, posterior.theta, rows=posterior.noise)
-    targets = operator.matmul(posterior.solution)  # what the solutions are exact for
-    targets[:, 0] = 0.0 if y is None else _residual(posterior, operator, y).to(targets)
+    kept = posterior.targets if operator.n > PRODUCTS_UP_TO[operator.device.type == "cpu"] else None
+    if kept is None:
+        targets = operator.matmul(posterior.solution)  # what the solutions are exact for
+        targets[:, 0] = 0.0 if y is None else _residual(posterior, operator, y).to(targets)
+        missed = 0.0, 0.0
+    else:
+        targets = torch.cat([torch.zeros(operator.n, 1).to(posterior.x), (kept.codes * kept.step).to(posterior.x)], 1)
+        missed = _missed(posterior, operator, targets[:, 1:], y)
     parts = _given_near(posterior, operator, targets)
     diagonal, uncertain, correction, told = (torch.cat(part) for part in zip(*parts, strict=True))
     v, whole = posterior.solution[:, 0].double() + correction, diagonal
     if posterior.trend is not None:
         V = posterior.trend.solution.double()
         diagonal = _with_trend(diagonal, V, V @ posterior.trend.covariance)
-    uncertain = uncertain * whole / diagonal
+    uncertain = torch.hypot(uncertain, missed[1] ** 2 * whole) * whole / diagonal
     variance = (1.0 - uncertain.square()).clamp_min(0.1) / diagonal  # E[1/â] is larger than 1/a by that
-    return LeftOut(v * variance, variance, uncertain, (1.0 - told).sqrt() * (correction * variance).abs())
+    left = (1.0 - told).sqrt() * (correction * variance).abs()
+    return LeftOut(v * variance, variance, uncertain, left.clamp_min(missed[0]))
+
+
+def _missed(posterior: Posterior, operator: KernelOperator, targets: Tensor, y: Tensor | None) -> tuple[float, float]:
+    """Returns what the solves have left of the mean's system and of the samples', a root mean square each, as ``SEEN``
+    random rows have it, in float64.
+
+    A residual ρ of a sample, which looks like noise, adds ρ² (H⁻¹)_ii² to the square of ẑ_i: the relative error ρ²
+    (H⁻¹)_ii. One of the mean moves a left-out error by as much.
+    """
+    rows = torch.randperm(operator.n, generator=torch.Generator().manual_seed(0))[:SEEN].to(posterior.x.device)
+    v, double = posterior.solution.double(), operator.in_float64()
+    noise = torch.as_tensor(double.noise.at(rows)).reshape(-1, 1)  # of each row, or of all
+    found = double.cross_matmul(double.x[rows], v) + noise * v[rows]  # these rows of H v, (rows, 1 + s)
+    of_samples = float((targets[rows].double() - found[:, 1:]).square().mean().sqrt())
+    if y is None:
+        return of_samples, of_samples
+    if posterior.trend is not None:
+        y = y - posterior.trend.mean(posterior.x)
+    return float((y[rows] - found[:, 0]).square().mean().sqrt()), of_samples
 
 
 def _residual(posterior: Posterior, operator: KernelOperator, y: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from gp_truth import h_matrix
 from row_noise_truth import dense_h, weights_and_errors
 from trend_truth import in_user_units, kriging, monomials
-from warmgp import GPRegressor, Hyperparameters
+from warmgp import GPRegressor, Hyperparameters, leave_one_out
 from warmgp.estimator.prepare import training_data
 from warmgp.leave_one_out import left_out, targets_of
 
@@ -106,9 +106,18 @@ def truth_of(H: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return y - inverse @ y / np.diag(inverse), np.diag(inverse) ** -0.5
 
 
+@pytest.fixture(params=[True, False], ids=["products", "kept targets"])
+def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether products with H may be taken, or are held to take too long."""
+    monkeypatch.setattr(leave_one_out, "PRODUCTS_UP_TO", dict.fromkeys((True, False), 10**9 if request.param else 0))
+    return bool(request.param)
+
+
 @pytest.mark.parametrize("noise", [0.5, 0.02])
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_probes_with_near_points_are_near_to_the_truth_and_say_how_near(kernel: str, noise: float) -> None:
+def test_probes_with_near_points_are_near_to_the_truth_and_say_how_near(
+    kernel: str, noise: float, products: bool
+) -> None:
     """64 probes alone leave 0.18 std of the mean; the control less, and as much as it says, within a factor of 1.5."""
     model, H = sampled(kernel, noise)
     y = model.y_train_
@@ -129,7 +138,7 @@ def test_probes_with_near_points_are_near_to_the_truth_and_say_how_near(kernel: 
     assert abs(np.mean(density + 0.5 * ((y - mean) / std) ** 2 + np.log(std))) < 0.03
 
 
-def test_probes_know_of_noise_of_rows_and_of_a_trend() -> None:
+def test_probes_know_of_noise_of_rows_and_of_a_trend(products: bool) -> None:
     n = 300
     rng = np.random.default_rng(2)
     X = rng.normal(size=(n, 2))
