@@ -72,23 +72,48 @@ def conditionals(
     return torch.cat(densities), gradient
 
 
+def conditional_densities(
+    x: Tensor,
+    y: Tensor,
+    groups: Tensor,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    last: int = 1,
+    noise: RowNoise | None = None,
+) -> Tensor:
+    """Returns the densities of :func:`conditionals` without their gradient, (p,), for a third of its operations."""
+    densities = []
+    for some in groups.split(max(1, AT_ONCE[groups.device.type == "cpu"] // groups.shape[1] ** 2)):
+        *_, L, Y = _factored(x, y, some, kernel, theta, rows_at(noise, some))
+        densities.append(_density(L, torch.linalg.solve_triangular(L, Y, upper=False)[:, -last:], last))
+    return torch.cat(densities)
+
+
+def _factored(
+    x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters, noise: RowNoise | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Returns of groups that fit the memory together, with the noise of their points, (p, g): the points z in units of
+    the length scales, from the last one, (p, g, d), their distances and profiles, the factor of C, (p, g, g) each, and
+    the targets, (p, g, q)."""
+    z = (x[groups].double() - x[groups[:, -1:]].double()) / theta.length_scales.to(x.device)
+    r = distances_within(z, exact=not kernel.smooth_at_zero)
+    k = kernel.profile(r)
+    C = float(theta.signal_scale) ** 2 * k
+    C.diagonal(dim1=1, dim2=2).add_(float(theta.noise_scale) ** 2 if noise is None else noise.variances(theta))
+    L, info = torch.linalg.cholesky_ex(C)
+    if bool(info.any()):
+        raise torch.linalg.LinAlgError("the covariance of near points is not positive definite: raise noise_floor")
+    Y = y[groups].double()
+    return z, r, k, L, Y[..., None] if y.ndim == 1 else Y
+
+
 def _some(
     x: Tensor, y: Tensor, groups: Tensor, kernel: Kernel, theta: Hyperparameters, last: int, noise: RowNoise | None
 ) -> tuple[Tensor, Tensor]:
     """Returns what :func:`conditionals` does, for groups that fit the memory together, with the noise of their points,
     (p, g)."""
-    lengths = theta.length_scales.to(x.device)
     signal, sigma = float(theta.signal_scale), float(theta.noise_scale)
-    z = (x[groups].double() - x[groups[:, -1:]].double()) / lengths  # (p, g, d), from the last point
-    r = distances_within(z, exact=not kernel.smooth_at_zero)
-    k = kernel.profile(r)
-    C = signal**2 * k
-    C.diagonal(dim1=1, dim2=2).add_(sigma**2 if noise is None else noise.variances(theta))
-    L, info = torch.linalg.cholesky_ex(C)
-    if bool(info.any()):
-        raise torch.linalg.LinAlgError("the covariance of near points is not positive definite: raise noise_floor")
-    Y = y[groups].double()
-    Y = Y[..., None] if y.ndim == 1 else Y  # (p, g, q)
+    z, r, k, L, Y = _factored(x, y, groups, kernel, theta, noise)
     densities, G = (_all_of if last == groups.shape[1] else _last_of)(L, Y, last)
     own = G.diagonal(dim1=1, dim2=2)
     trace = own.sum() if noise is None else (own * noise.shares).sum()

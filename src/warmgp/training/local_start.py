@@ -21,7 +21,7 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import ranges
-from warmgp.operators.conditionals import conditionals
+from warmgp.operators.conditionals import conditional_densities, conditionals
 from warmgp.operators.row_noise import RowNoise
 from warmgp.training.adam import Adam
 from warmgp.training.state import Callback, TrainingState, record_without_solve
@@ -100,7 +100,7 @@ def _densities(
 ) -> Tensor:
     """Returns the mean log-density of a point of the inner half of each group, (p,), −∞ where numbers fail."""
     try:
-        return conditionals(x, y, groups, kernel, theta, last, noise)[0] / last
+        return conditional_densities(x, y, groups, kernel, theta, last, noise) / last
     except torch.linalg.LinAlgError:
         return torch.full((len(groups),), -math.inf, dtype=torch.float64, device=groups.device)
 

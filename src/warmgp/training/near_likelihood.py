@@ -29,7 +29,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.conditionals import conditionals
+from warmgp.operators.conditionals import conditional_densities, conditionals
 from warmgp.operators.near_points import first_stretch, nearest_before
 from warmgp.operators.row_noise import RowNoise
 from warmgp.training.adam import Adam
@@ -68,7 +68,7 @@ class Terms:
     ) -> Tensor:
         """Returns the mean log-density of a point of each group, (p,), in float64; −∞ where a group has no factor."""
         try:
-            return conditionals(x, y, self.groups, kernel, theta, self.last, noise)[0] / self.last
+            return conditional_densities(x, y, self.groups, kernel, theta, self.last, noise) / self.last
         except torch.linalg.LinAlgError:
             return torch.full((len(self.groups),), -math.inf, dtype=torch.float64, device=x.device)
 
