@@ -79,6 +79,10 @@ class Targets:
         """Returns the same on ``device``."""
         return Targets(self.codes.to(device), self.step)
 
+    def values(self) -> Tensor:
+        """Returns the targets, (n, s), in float64."""
+        return self.codes.double() * self.step
+
     def weighted(self, groups: Tensor, weights: Tensor) -> Tensor:
         """Returns Σ_i weights_i b_i over each row of ``groups``, (b, s), for weights of (b, m)."""
         kind = torch.float32 if self.codes.dtype == torch.int16 else torch.float64
@@ -129,7 +133,8 @@ def most_likely_share(q: Tensor, p: Tensor) -> Tensor:
     """Returns t = v/u, (b,), given the mean squares of d and g in units of u; NaN where these are.
 
     It solves (q − t)(1 − t)² + (1 − t − p) t² = ((a − 2t) t − b) t + q = 0 with a = 3 + q − p and b = 1 + 2q, which is
-    q at 0 and −p at 1, by bisection and Newton's steps.
+    q at 0 and −p at 1, by bisection and Newton's steps in float64: to 2e-5 of itself for q above 1e-6, to
+    1e-5 below.
     """
     a, b = 3.0 + (q - p), 1.0 + 2.0 * q
     minus_b, t = -b, torch.full_like(q, 0.5)

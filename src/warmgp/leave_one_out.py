@@ -140,7 +140,7 @@ def _by_probes(posterior: Posterior, y: Tensor | None) -> LeftOut:
         targets[:, 0] = 0.0 if y is None else _residual(posterior, operator, y).to(targets)
         missed = 0.0, 0.0
     else:
-        targets = torch.cat([torch.zeros(operator.n, 1).to(posterior.x), (kept.codes * kept.step).to(posterior.x)], 1)
+        targets = torch.cat([torch.zeros(operator.n, 1).to(posterior.x), kept.values().to(posterior.x)], 1)
         missed = _missed(posterior, operator, targets[:, 1:], y)
     parts = _given_near(posterior, operator, targets)
     diagonal, uncertain, correction, told = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -156,18 +156,17 @@ def _by_probes(posterior: Posterior, y: Tensor | None) -> LeftOut:
 
 def _missed(posterior: Posterior, operator: KernelOperator, targets: Tensor, y: Tensor | None) -> tuple[float, float]:
     """Returns what the solves have left of the mean's system and of the samples', a root mean square each, as ``SEEN``
-    random rows have it, in float64.
+    random rows have it, in float64; without targets y nothing is left of the mean's, which is solved for H v.
 
-    A residual ρ of a sample, which looks like noise, adds ρ² (H⁻¹)_ii² to the square of ẑ_i: the relative error ρ²
-    (H⁻¹)_ii. One of the mean moves a left-out error by as much.
+    A residual ρ of a sample that looks like noise adds ρ² (H⁻²)_ii to the square of ẑ_i, at least ρ² (H⁻¹)_ii², which
+    is taken: the relative error ρ² (H⁻¹)_ii. One of the mean moves a left-out error by about as much as itself.
     """
     rows = torch.randperm(operator.n, generator=torch.Generator().manual_seed(0))[:SEEN].to(posterior.x.device)
     v, double = posterior.solution.double(), operator.in_float64()
-    noise = torch.as_tensor(double.noise.at(rows)).reshape(-1, 1)  # of each row, or of all
-    found = double.cross_matmul(double.x[rows], v) + noise * v[rows]  # these rows of H v, (rows, 1 + s)
+    found = double.cross_matmul(double.x[rows], v) + double.noise.times(v[rows], rows)  # of H v, (rows, 1 + s)
     of_samples = float((targets[rows].double() - found[:, 1:]).square().mean().sqrt())
     if y is None:
-        return of_samples, of_samples
+        return 0.0, of_samples
     if posterior.trend is not None:
         y = y - posterior.trend.mean(posterior.x)
     return float((y[rows] - found[:, 0]).square().mean().sqrt()), of_samples

@@ -16,7 +16,8 @@ from warmgp.data.synthetic import gp_sample
 from warmgp.kernels import KERNELS
 from warmgp.planning.decisions import TO_BE_CHOSEN
 from warmgp.training import kernel_choice
-from warmgp.training.kernel_choice import TOO_FEW, choose_kernel
+from warmgp.training.kernel_choice import TOO_FEW, _above_noise, choose_kernel
+from warmgp.training.near_likelihood import Terms
 
 FAST: dict[str, Any] = {"n_steps": 2, "n_features": 100, "n_probes": 4, "random_state": 0, "device": "cpu"}
 
@@ -53,6 +54,22 @@ def test_a_smooth_function_of_many_inputs_is_not_given_up() -> None:
     """Climbs of smoother kernels began where Matérn-3/2 ended, with hardly any noise, and ended in nothing: of twelve
     such draws ten chose Matérn-3/2."""
     assert [drawn("rbf", 900, 8, 3.0, seed).kernel.name for seed in (0, 1)] == ["rbf", "rbf"]
+
+
+def test_noise_is_raised_only_where_that_makes_data_likelier() -> None:
+    """Not for several targets that are explained; for what nothing explains, never to less likely than before."""
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor(rng.normal(size=(200, 2)))
+    terms, kernel = Terms(torch.arange(200)[None], 200), KERNELS["matern52"]
+    explained = torch.stack([torch.sin(2 * x[:, 0]), torch.cos(x[:, 1]), x.sum(1)], 1)
+    explained = (explained - explained.mean(0)) / explained.std(0)
+    theta = Hyperparameters(0.1, 1.0, [1.0, 1.0])
+    assert _above_noise(x, explained, terms, kernel, theta, None) is theta
+    noise = torch.as_tensor(1.3 * rng.normal(size=200))
+    for start in (Hyperparameters(0.002, 3.0, [9.0, 9.0]), Hyperparameters(0.3, 1.0, [0.5, 0.5])):
+        raised = _above_noise(x, noise, terms, kernel, start, None)
+        before, after = (float(terms.densities(x, noise, kernel, one).mean()) for one in (start, raised))
+        assert after >= before and 0.3 < float(raised.noise_scale) <= 1.0
 
 
 @pytest.mark.whole

@@ -47,6 +47,9 @@ def test_the_slope_along_the_limit_is_that_of_the_likelihood_on_it() -> None:
             together = (likelihood(0.2 * math.exp(h), 2.0 * math.exp(h)) - likelihood(0.2, 2.0)) / h
             assert by_log[0] == pytest.approx(float(by_log[1])) and given[2] == slope[2]
             assert float(by_log.sum()) == pytest.approx(sign * together, rel=1e-4)
+    falling = theta.chain_rule(torch.tensor([-50.0, 0.5, 1.0], dtype=torch.float64))
+    assert along(falling, theta, 10.0)[:2].max() < 0  # both fall, by the noise's slope
+    assert along(falling, theta, 10.0, noise_floor=0.2)[:2].tolist() == [0.0, 0.0]  # the noise cannot
     assert along(slope, theta, 11.0) is slope and along(slope, theta, math.inf) is slope
 
 

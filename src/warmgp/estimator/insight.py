@@ -44,7 +44,8 @@ class Insight:
 
         It is computed when it is first asked for: exactly up to 2,500 points, and for a model with exact variances.
         Beyond, it comes from the model's samples with near points as their control, for about two products with the
-        kernel matrix (none on a CPU beyond 30,000 points), and ``loo_.mean_error`` and its like say how exact that is.
+        kernel matrix (none on a CPU beyond 30,000 points, for a model that has converged). ``loo_.mean_error`` and its
+        like say how exact that is.
         """
         check_is_fitted(self, "hyperparameters_")
         check_one_target(self, "loo_")

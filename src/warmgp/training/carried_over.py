@@ -51,7 +51,7 @@ def noise_draws(old: Posterior, generator: torch.Generator) -> Tensor:
     known, because the samples were never solved for well, noise is drawn anew.
     """
     if old.targets is not None:
-        targets = old.targets.codes.double() * old.targets.step
+        targets = old.targets.values()
     elif old.exact:
         operator = make_operator("auto", old.x.double(), old.kernel, old.theta, rows=old.noise)
         targets = operator.matmul(old.solution[:, old.n_targets :].double())

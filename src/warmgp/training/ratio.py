@@ -34,11 +34,12 @@ def within(theta: Hyperparameters, ratio: float, *, learn_noise: bool = True) ->
     return Hyperparameters(raised * theta.noise_scale, raised / beyond * theta.signal_scale, theta.length_scales)
 
 
-def along(slope: Tensor, theta: Hyperparameters, ratio: float) -> Tensor:
+def along(slope: Tensor, theta: Hyperparameters, ratio: float, noise_floor: float = 0.0) -> Tensor:
     """Returns the slope by ν along the limit, where θ is at it and the slope leads beyond: the mean of those by the
     logarithms of noise and signal, for both of them; the slope itself elsewhere.
 
-    With h = log θ, ∂θ/∂ν = 1 − exp(−θ) and ∂θ/∂h = θ.
+    With h = log θ, ∂θ/∂ν = 1 − exp(−θ) and ∂θ/∂h = θ. Where the noise is at its floor, too, and both would fall, it
+    stays, and the signal falls only if its own slope says so.
     """
     if excess(theta, ratio) < AT:
         return slope
@@ -46,4 +47,7 @@ def along(slope: Tensor, theta: Hyperparameters, ratio: float) -> Tensor:
     by_log = slope[:2] / per_nu
     if by_log[1] <= by_log[0]:  # back into the allowed
         return slope
-    return torch.cat([by_log.mean() * per_nu, slope[2:]])
+    both = by_log.mean() * per_nu
+    if both[0] < 0 and float(theta.noise_scale) * AT <= noise_floor:
+        both = torch.stack([torch.zeros_like(slope[0]), slope[1].clamp_max(0.0)])
+    return torch.cat([both, slope[2:]])

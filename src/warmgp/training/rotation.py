@@ -104,7 +104,7 @@ def find_angle(
         by_angle = (2.0 * cross * (squares[0] - squares[1]))[None]
         rate = how.learning_rate * (1.0 + (how.least_rate - 1.0) * step / how.steps)
         stretch = torch.cat([theta.vector.clamp_min(1.0), torch.ones(1, dtype=torch.float64)])
-        nu, adam = adam.ascend(nu, torch.cat([slope, by_angle]), rate * stretch)
+        nu, adam = adam.ascend(nu, torch.cat([options.allowed(slope, theta), by_angle]), rate * stretch)
         nu = torch.cat([options.held(nu[:-1]), nu[-1:]])
     angle = math.degrees(float(nu[-1])) % 90.0
     logger.info("inputs are turned by %.2f degrees, log-density of the groups %.1f", angle, total)
@@ -165,7 +165,7 @@ def _isotropic(
         theta = Hyperparameters.from_unconstrained(nu)
         _, slope, _ = _likelihood(x, y, kernel, theta, noise)
         slope[2:] = slope[2:].sum()
-        nu, adam = adam.ascend(nu, slope, how.learning_rate * theta.vector.clamp_min(1.0))
+        nu, adam = adam.ascend(nu, options.allowed(slope, theta), how.learning_rate * theta.vector.clamp_min(1.0))
         nu = options.held(nu)
     return Hyperparameters.from_unconstrained(nu)
 

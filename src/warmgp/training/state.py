@@ -127,7 +127,7 @@ class TrainingOptions:
         from equal moments move equal numbers by the same bits.
         """
         if self.learn_noise:
-            slope = along(slope, theta, self.signal_ratio)
+            slope = along(slope, theta, self.signal_ratio, self.noise_floor)
         if not self.tied:
             return slope
         group = torch.tensor(self.tied)
@@ -137,7 +137,10 @@ class TrainingOptions:
     def begun(self, theta: Hyperparameters, kernel: Kernel) -> Tensor:
         """Returns the ν that training starts from, for a start at θ: within the limits, with the kernel at short
         distances as it is."""
-        floored = theta.with_noise_floor(self.noise_floor)
+        if self.learn_noise:
+            floored = theta.with_noise_floor(self.noise_floor)
+        else:
+            floored = replace(theta, noise_scale=torch.tensor(self.noise_floor or LEAST, dtype=torch.float64))
         return self.held(floored.with_signal_within(self.signal_ratio, kernel.follow).unconstrained)
 
     def held(self, nu: Tensor) -> Tensor:
