@@ -51,8 +51,8 @@ Matérn-3/2. Groups of near points would not, but 40 of 256 chose otherwise with
 NEIGHBOURS, MOST_TERMS = 20, 1_200
 """Neighbours of a term on a map, and the most terms that are climbed: a quarter of those that there are, the others
 judge; or all, where points are few and their likelihood judges. Terms are of all densities alike. By those of the data
-alone the satellite map would have Matérn-3/2, and an RMSE of 2.28 below the clouds instead of 1.40: what joins pixels is
-not what bridges gaps."""
+alone the satellite map would have Matérn-3/2, and an RMSE of 2.28 below the clouds instead of 1.40: what joins pixels
+is not what bridges gaps."""
 
 NOISE_ALONE, RAISED = -1.5, 3.0
 """A mean log-density just below that of standardised targets that nothing explains, −1.42 in the mean of samples; and
