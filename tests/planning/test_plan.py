@@ -149,8 +149,8 @@ def test_the_choice_of_a_kernel_is_part_of_the_estimate(n: int, d: int, monkeypa
 
 
 def test_what_a_choice_evaluates() -> None:
-    """A sample as one group, with a climb for each kernel and one more, and five factors of all points where they are few;
-    terms of 20 neighbours on a map."""
+    """A sample as one group, with a climb for each kernel and one more, and five factors of all points where they are
+    few; terms of 20 neighbours on a map."""
     (short, next_short), (long, next_long) = CLIMBS[True], CLIMBS[False]
     assert work_of_choice(39, is_map=False, on_gpu=False) == (1, 39, 0)
     assert work_of_choice(300, is_map=True, on_gpu=False) == (1, 300, short + 4 * next_short + 2)
