@@ -50,9 +50,9 @@ the true residual of the probes was 0.0050 after 6 sweeps and 0.0060 after 20)."
 
 LOST = 20.0
 """How many times the best residual one may be before it is held to be lost: the solve ends with the best. The residual
-of a sweep may rise, sevenfold at most as far as was seen, while the energy falls. Where the rounding of products in
-float32 is more than the noise in some direction, their H has negative eigenvalues and every sweep adds to the residual:
-at σ = 0.036, signal 0.86 and long length scales (200,000 points) it fell to 0.018 and was 20 ten sweeps later."""
+of a sweep may rise while the energy falls, threefold in the solves that we have watched and that converged. At σ =
+0.036, signal 0.86 and long length scales (200,000 points, float32) it fell to 0.018 and was 20 ten sweeps later: as if
+the H of rounded products were not positive definite."""
 
 
 @dataclass(frozen=True)
