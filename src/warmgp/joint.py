@@ -48,14 +48,12 @@ FLATTEST = -1e-3
 
 
 class _Share(torch.autograd.Function):
-    """Finds t = v/u by bisection, with the slope that the equation for it implies."""
+    """Finds t = v/u, with the slope that the equation for it implies."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, p: Tensor) -> Tensor:
-        """Returns t, as :func:`warmgp.control.most_likely_share` does, with a step of Newton's for its last digits."""
+        """Returns t, as :func:`warmgp.control.most_likely_share` does."""
         t = most_likely_share(q, p)
-        F = (q - t) * (1.0 - t).square() + (1.0 - t - p) * t.square()
-        t = (t - F / _slope_in_share(q, p, t)).clamp(0.0, 1.0)
         ctx.save_for_backward(q, p, t)
         return t
 

@@ -231,3 +231,36 @@ def test_one_initial_length_scale_serves_all_inputs() -> None:
     assert given.history_[0].length_scales == (2.0, 2.0, 2.0)
     shared = GPRegressor(init=start, ard=False, n_steps=5, random_state=0).fit(X, np.sin(2 * X[:, 0]))
     assert shared.hyperparameters_.length_scales.numel() == 1
+
+
+def quiet() -> tuple[torch.Tensor, torch.Tensor]:
+    """600 points of a smooth function of one of three inputs, without noise."""
+    x = torch.rand(600, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return x, torch.sin(7 * x[:, 0])
+
+
+@pytest.mark.parametrize(("noise", "again"), [(1e-4, True), (0.9, False)])
+def test_a_sample_is_trained_again_from_a_better_place(noise: float, again: bool) -> None:
+    """Of two other starts the one with hardly any noise is clearly likelier than where ten steps lead, one with noise
+    alone is not."""
+    (x, y), steps = quiet(), []
+    options = TrainingOptions(Cholesky(), Exact(), n_steps=10, learning_rate=0.1)
+    other = Hyperparameters.from_vector(torch.tensor([noise, 1.0, 1.0, 100.0, 100.0]))
+    found = sample_start(
+        x, y, KERNEL, Hyperparameters.ones(3), options, size=300, generator=torch.Generator().manual_seed(1),
+        callbacks=[lambda record, state: steps.append(record.noise_scale)], other=other,
+    )  # fmt: skip
+    assert len(steps) == (20 if again else 10)
+    assert (float(found.theta.noise_scale) < 1e-3) == again
+
+
+def test_a_sample_that_no_other_start_beats_is_trained_as_before() -> None:
+    (x, y), options = quiet(), TrainingOptions(Cholesky(), Exact(), n_steps=10)
+    kept, held = (
+        sample_start(
+            x, y, KERNEL, Hyperparameters.ones(3), options, size=300, generator=torch.Generator().manual_seed(1),
+            other=other,
+        )
+        for other in (None, Hyperparameters.ones(3))
+    )  # fmt: skip
+    assert torch.equal(kept.nu, held.nu)

@@ -182,7 +182,7 @@ def _on_sample(
     """Returns the state after a training on a random sample, and by groups of near points where the plan has them.
 
     With many inputs it begins where the choice of the kernel ended, or at long length scales: at ones points would not
-    know of each other.
+    know of each other. Otherwise that end is held against what training leads to.
     """
     x, y, operator = problem.x_exact, problem.y_exact, problem.operator
     first, lengths = operator.theta, operator.theta.length_scales.numel()
@@ -199,7 +199,7 @@ def _on_sample(
         )
     state = sample_start(
         x, y, operator.kernel, first, some, size=plan.sample_size, generator=generator, callbacks=callbacks,
-        promote=plan.promote, dtype=torch.float64 if exact else operator.dtype, noise=operator.rows,
+        promote=plan.promote, dtype=torch.float64 if exact else operator.dtype, noise=operator.rows, other=chosen,
     )  # fmt: skip
     if plan.local is None:
         return state

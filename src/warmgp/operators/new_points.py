@@ -4,8 +4,8 @@ From the targets b_N of m near points, with the covariance C = K_NN + σ²I (or 
 
     w = C⁻¹ k_N,        f* ≈ wᵀ b_N,        Var(f* − wᵀ b_N) = k** − k_Nᵀ C⁻¹ k_N.
 
-It takes m³/3 operations a point, whatever n is. Near points are sought among all, in tiles: what a product with
-k(·, x) costs, without its columns.
+It takes m³/3 operations a point, whatever n is. Near points are sought among all, in tiles, where these are few; among
+many in the leaves next to the new point (:mod:`warmgp.operators.leaves`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.distances import distances_within
 from warmgp.operators.indices import ranges
+from warmgp.operators.leaves import Leaves
 from warmgp.operators.near_points import nearest_others, without_own
 from warmgp.operators.row_noise import Noise, RowNoise
 
@@ -33,6 +34,10 @@ ENTRIES = {True: 2**17, False: 2**25}
 PROBED, SHUFFLED = 32, 0.05
 """Training points by which it is judged whether float32 ranks distances: its rounding has to be below that share of
 the square of their typical distance to the last of their near points."""
+
+LEAVES_FROM = 2**14
+"""Training points from which on near ones are looked for in leaves: to look at all of them would take longer than the
+product of a prediction, on a GPU from some ten thousand points on."""
 
 TREE_INPUTS = 3
 """The most inputs for which trees find near points faster than looking at all pairs."""
@@ -84,18 +89,25 @@ class NearPoints:
 
     def predict(self, x_new: Tensor) -> NearPrediction:
         """Returns weights and variances for new points, (b, d), of which all are held at once."""
-        groups = self.nearest(x_new)
-        entries = ENTRIES[x_new.device.type == "cpu"]
-        parts = [self.given(x_new[rows], groups[rows]) for rows in
+        new = self._scaled(x_new)
+        groups, entries = self._nearest(new), ENTRIES[x_new.device.type == "cpu"]
+        parts = [self._given(new[rows], groups[rows]) for rows in
                  ranges(len(x_new), max(1, entries // self.m**2))]  # fmt: skip
         empty = torch.zeros(0, self.m, dtype=torch.float64, device=x_new.device)
         weights, variances = zip(*parts, strict=True) if parts else ((empty,), (empty[:, 0],))
         return NearPrediction(groups, torch.cat(weights), torch.cat(variances))
 
     def nearest(self, x_new: Tensor) -> Tensor:
-        """Returns the m nearest training points of each new one by the length scales, (b, m), in no order."""
+        """Returns the m nearest training points of each new one by the length scales, (b, m), in no order: most of them
+        where there are many points."""
+        return self._nearest(self._scaled(x_new))
+
+    def _nearest(self, new: Tensor) -> Tensor:
+        """Returns what :meth:`nearest` does, for points in units of the length scales, (b, d)."""
         z, squares = self._ranked
-        n, new = len(z), self._scaled(x_new).to(z.dtype)
+        n, new = len(z), new.to(z.dtype)
+        if n >= LEAVES_FROM:
+            return self._leaves.nearest(new, self.m)
         found = [torch.zeros(0, self.m, dtype=torch.int64, device=z.device)]
         for rows in ranges(len(new), max(4, DISTANCES[z.device.type == "cpu"] // n)):
             tile = torch.addmm(squares, new[rows], z.T, alpha=-2.0)  # squared distance, up to the new point's square
@@ -122,7 +134,22 @@ class NearPoints:
 
     def _scaled(self, x: Tensor) -> Tensor:
         """Returns z = (x − the middle of the training inputs)/ℓ in float64, (b, d)."""
-        return (x.double() - self._middle) / self.theta.length_scales.to(x.device)
+        return (x.double() - self._middle) / self._lengths
+
+    @cached_property
+    def _lengths(self) -> Tensor:
+        """The length scales where the inputs are, (d,) or (1,), in float64."""
+        return self.theta.length_scales.to(self.x.device)
+
+    @cached_property
+    def _noise(self) -> Noise:
+        """The noise of every training point."""
+        return Noise(self.theta, self.noise)
+
+    @cached_property
+    def _leaves(self) -> Leaves:
+        """The training points in leaves of near ones."""
+        return Leaves.of(self._ranked[0])
 
     @cached_property
     def _middle(self) -> Tensor:
@@ -148,10 +175,14 @@ class NearPoints:
 
     def given(self, x_new: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
         """Returns w, (b, m), and the variance, (b,), in float64, of new points given groups of training points."""
+        return self._given(self._scaled(x_new), groups)
+
+    def _given(self, new: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns what :meth:`given` does, for points in units of the length scales, (b, d)."""
         signal = float(self.theta.signal_scale) ** 2
-        z = self._z[groups] - self._scaled(x_new)[:, None]  # (b, m, d), from the new point
+        z = self._z[groups] - new[:, None]  # (b, m, d), from the new point
         C = self.kernel.profile(distances_within(z, exact=not self.kernel.smooth_at_zero)).mul_(signal)
-        C.diagonal(dim1=1, dim2=2).add_(Noise(self.theta, self.noise).at(groups))
+        C.diagonal(dim1=1, dim2=2).add_(self._noise.at(groups))
         k = self.kernel.profile(z.square().sum(2).sqrt_()).mul_(signal)[..., None]  # (b, m, 1)
         L, info = torch.linalg.cholesky_ex(C)
         half = torch.linalg.solve_triangular(L, k, upper=False)

@@ -115,10 +115,10 @@ def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, siz
 
 
 def projection_bytes(solver: RecombinedProjections, n: int, columns: int, dtype: torch.dtype, on_gpu: bool) -> int:
-    """Returns the bytes of the blocks of recombined projections in the making, in float64, of those being projected
-    onto, and of the sweeps that are recombined."""
+    """Returns the bytes of the blocks of recombined projections in the making, in float64, of the inverses that are
+    made, that wait and that are projected onto, and of the sweeps that are recombined."""
     b, size = min(n, solver.block_size), dtype.itemsize
-    making = (4 * 8 + size) * min(solver.together * b**2, n * b) if on_gpu else 2 * 8 * b**2
+    making = (4 * 8 + 3 * size) * min(solver.together * b**2, n * b) if on_gpu else 2 * 8 * b**2
     return making + 2 * solver.directions * n * columns * size
 
 

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.near_order import near_order
 from warmgp.operators.new_points import NearPoints
-from warmgp.solvers.partitions import near_order
 
 NEAR = 256
 """The most near rows by which a new one is known."""

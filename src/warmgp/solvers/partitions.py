@@ -16,14 +16,19 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.near_order import near_order
 from warmgp.solvers.block_factors import block_dtype
 from warmgp.solvers.triangular import factor_or_raise, inverse_by_halves, solve_with_factor
 
 ALIGNED = 32
 """The rows of a block are a multiple of this, unless there is one block: products are faster for it."""
 
-SEEN = 64
-"""Points of a part that its spread is measured on."""
+
+def partition_shape(n: int, block_size: int) -> tuple[int, int]:
+    """Returns the number of blocks into which n rows are divided, and the rows of each: at most ``block_size``, but for
+    what makes it a multiple of ``ALIGNED``."""
+    blocks = -(-n // min(block_size, n))
+    return blocks, min(n, -(-n // (blocks * ALIGNED)) * ALIGNED)
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,7 @@ class Partition:
     def draw(cls, operator: KernelOperator, block_size: int, generator: torch.Generator) -> Partition:
         """Draws a partition into blocks of at most that many rows, near each other by the length scales of H."""
         n = operator.n
-        blocks = -(-n // min(block_size, n))
-        b = min(n, -(-n // (blocks * ALIGNED)) * ALIGNED)
+        blocks, b = partition_shape(n, block_size)
         first = torch.linspace(0, n - b, blocks, dtype=torch.float64).round().long()
         z = operator.x / operator.theta.length_scales.to(operator.x, non_blocking=True)
         places = first.to(z.device, non_blocking=True)[:, None] + torch.arange(b, device=z.device)  # (blocks, b)
@@ -68,20 +72,49 @@ class Partition:
         inverse = inverses[0].to(dtype)
         return lambda residual: (inverse @ residual.to(dtype)).to(residual.dtype)
 
-    def inverses(self, operator: KernelOperator, together: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields the rows of some blocks, (k, b), and their inverses, (k, b, b), k = ``together`` at once: for a GPU,
-        where products are fast and substitution is not.
 
-        Nothing waits for the device until the last block is used; where one has no inverse, the end raises.
-        """
-        dtype, failed = block_dtype(operator, self.index.shape[1]), []
-        for some in ranges(len(self.index), together):
-            inverses, wrong = inverse_by_halves(operator.blocks(self.index[some]))
-            failed.append(wrong)
-            yield self.index[some], inverses.to(dtype)
-        if bool(torch.stack(failed).any()):
-            for rows in self.index:  # name one that failed
-                factor_or_raise(operator.blocks(rows[None])[0], "a block of H")
+@dataclass(frozen=True)
+class Batch:
+    """Holds some blocks of a partition and their inverses.
+
+    Attributes
+    ----------
+    index : Tensor, (k, b)
+        The numbers of the rows of each block.
+    inverses : Tensor, (k, b, b)
+    wrong : Tensor, ()
+        Whether one of the blocks has no inverse.
+    """
+
+    index: Tensor
+    inverses: Tensor
+    wrong: Tensor
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that it holds on a device."""
+        return self.index, self.inverses, self.wrong
+
+
+def inverted_blocks(
+    operator: KernelOperator, block_size: int, generator: torch.Generator, together: int
+) -> Iterator[Batch]:
+    """Yields blocks of one partition after another without end, k = ``together`` at once, with their inverses: for a
+    GPU, where products are fast and substitution is not. Nothing waits for the device."""
+    while True:
+        index = Partition.draw(operator, block_size, generator).index
+        dtype = block_dtype(operator, index.shape[1])
+        for some in ranges(len(index), together):
+            inverses, wrong = inverse_by_halves(operator.blocks(index[some]))
+            yield Batch(index[some], inverses.to(dtype), wrong)
+
+
+def check_inverses(operator: KernelOperator, index: Tensor, wrong: Tensor) -> None:
+    """Raises LinAlgError where one of the blocks, (k, b), has no inverse, as ``wrong`` says of parts of them. Waits for
+    the device."""
+    if bool(wrong.any()):
+        for rows in index:  # name one that failed
+            factor_or_raise(operator.blocks(rows[None])[0], "a block of H")
 
 
 class Attempt:
@@ -99,30 +132,3 @@ class Attempt:
         if self._failed is not None:
             raise self._failed
         return self._solve(residual)
-
-
-def near_order(z: Tensor, blocks: int, generator: torch.Generator) -> Tensor:
-    """Returns an order of the points z, (n, d), in which each of so many equal stretches holds points near each other.
-
-    A tree cuts the points in two, each part in two again, until a part is one stretch: each time in the middle, along
-    a random direction in which wide inputs weigh more.
-    """
-    n = z.shape[0]
-
-    def on_device(values: Tensor) -> Tensor:
-        return values.to(z.device, non_blocking=True)  # the host does not wait
-
-    order = on_device(torch.randperm(n, generator=generator))
-    counts = [blocks]  # stretches in each part
-    while max(counts) > 1:
-        ends = torch.tensor(counts).cumsum(0) * n // blocks
-        sizes = torch.diff(ends, prepend=torch.zeros(1, dtype=torch.int64))
-        part = torch.repeat_interleave(on_device(sizes), output_size=n)  # of each place, (n,)
-        seen = (ends - sizes)[:, None] + sizes[:, None] * torch.arange(SEEN) // SEEN  # (parts, SEEN)
-        spread = z[order[on_device(seen)]].std(1)  # (parts, d)
-        random = on_device(torch.randn(len(counts), z.shape[1], generator=generator))
-        along = torch.linalg.vecdot(z[order], (spread * random.to(z.dtype))[part]).double()
-        along *= 0.4 / along.abs().amax().clamp_min(torch.finfo(torch.float64).tiny)
-        order = order[(along + part).argsort(stable=True)]  # by part, and within it along the direction
-        counts = [half for count in counts for half in ((count // 2, count - count // 2) if count > 1 else (count,))]
-    return order

@@ -28,9 +28,10 @@ from torch import Tensor
 from warmgp.checks import check_count, check_positive
 from warmgp.operators.base import KernelOperator, ranges
 from warmgp.operators.part import Part
+from warmgp.solvers.ahead import Ahead
 from warmgp.solvers.base import Solver
 from warmgp.solvers.graphs import Recorded
-from warmgp.solvers.partitions import Attempt, Partition
+from warmgp.solvers.partitions import Attempt, Partition, check_inverses, inverted_blocks, partition_shape
 from warmgp.solvers.progress import Patience, Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule
 from warmgp.solvers.triangular import solve_with_factor
@@ -53,6 +54,10 @@ LOST = 20.0
 of a sweep may rise while the energy falls, threefold in the solves that we have watched and that converged. At σ =
 0.036, signal 0.86 and long length scales (200,000 points, float32) it fell to 0.018 and was 20 ten sweeps later: as if
 the H of rounded products were not positive definite."""
+
+
+SURE = 8.0
+"""What a sweep divides a residual by at the most, as far as what is prepared for another sweep is concerned."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class RecombinedProjections(Solver):
         progress = Progress.begin(operator, targets, start, rule)
         progress.patience = PATIENCE
         generator = generator or torch.Generator().manual_seed(0)
-        sweeps = _Sweeps(progress, self.directions)
+        sweeps = _Sweeps(progress, self, generator)
         stall = Stall(self.stall_epochs)
         done = 0  # sweeps
         while True:
@@ -115,55 +120,74 @@ class RecombinedProjections(Solver):
                 if progress.rounding_rules(max(norms)):
                     progress.stop_reason = "stagnated"
                     return progress.result()
-            sweeps.sweep(Partition.draw(operator, self.block_size, generator), together=self.together)
+            sweeps.sweep(last=rule.met((norms[0] / SURE, norms[1] / SURE)))
             done += 1
 
 
 class _Sweeps:
     """Takes sweeps, and recombines the last of them. Holds 2·k arrays of the size of v."""
 
-    def __init__(self, progress: Progress, most: int) -> None:
-        self.progress, self.most = progress, most
+    def __init__(self, progress: Progress, how: RecombinedProjections, generator: torch.Generator) -> None:
+        self.progress, self.most = progress, how.directions
         self.directions: list[Tensor] = []  # d_i, (n, 1 + s), the newest last
         self.products: list[Tensor] = []  # H d_i
-        self.recorded: dict[int, _Projections] = {}  # by the number of blocks, on a GPU
+        operator = progress.operator
+        self._blocks, self._rows = partition_shape(operator.n, how.block_size)
+        self._draw = partial(Partition.draw, operator, how.block_size, generator)
+        self._inverted = partial(inverted_blocks, operator, how.block_size, generator, how.together)
+        self._ahead = Ahead(self._inverted(), operator.device)
+        self._recorded: dict[int, _Projections] = {}  # by the number of blocks, on a GPU
 
-    def sweep(self, partition: Partition, *, together: int) -> None:
-        """Projects onto every block once, as far as the budget goes, and recombines."""
+    def sweep(self, *, last: bool) -> None:
+        """Projects onto every block once, as far as the budget goes, and recombines. ``last`` says whether this may be
+        the last sweep, so that nothing is prepared for another."""
         progress, operator = self.progress, self.progress.operator
         d, h = self._memory()
         d.copy_(progress.v)
         h.copy_(progress.r)
-        b = partition.index.shape[1]
-        cost = b / operator.n
-        count = progress.affordable(cost, len(partition.index))
-        partition = Partition(partition.index[:count])
+        cost = self._rows / operator.n
+        count = progress.affordable(cost, self._blocks)
         if not progress.part.alone:
-            self._in_turn(partition)
+            self._in_turn(count)
         elif operator.device.type == "cpu":
-            self._by_factors(partition)
+            self._by_factors(count)
         else:
-            self._by_inverses(partition, together)
+            self._by_inverses(count, last=last)
         progress.count(count * cost, count)
         self._recombine(d, h)
 
-    def _by_factors(self, partition: Partition) -> None:
-        """Projects onto the blocks one after the other, each by substitution with its factor."""
+    def _by_factors(self, count: int) -> None:
+        """Projects onto so many blocks one after the other, each by substitution with its factor."""
+        partition = Partition(self._draw().index[:count])
         for rows, factor in partition.factors(self.progress.operator):
             residual = self.progress.r.index_select(0, rows)  # (b, 1 + s)
             step = solve_with_factor(factor, residual.to(factor.dtype)).to(residual.dtype)
             _project(self.progress, rows, step)
 
-    def _by_inverses(self, partition: Partition, together: int) -> None:
-        """Projects onto the blocks one after the other, by inverses of which some are made together."""
-        for index, inverses in partition.inverses(self.progress.operator, together):
-            if len(index) not in self.recorded:
-                self.recorded[len(index)] = _Projections(self.progress, index, inverses)
-            self.recorded[len(index)](index, inverses)
+    def _by_inverses(self, count: int, *, last: bool) -> None:
+        """Projects onto so many blocks one after the other, by inverses of which some are made together, while those
+        before them are projected onto; unless this is the ``last`` sweep, the first ones of the next sweep, too."""
+        blocks, wrong = [], []  # their rows, and whether some have no inverse
+        cut = count < self._blocks
+        while count:
+            batch = self._ahead.take()
+            index, inverses = batch.index[:count], batch.inverses[:count]
+            if len(index) not in self._recorded:
+                self._recorded[len(index)] = _Projections(self.progress, index, inverses)
+            self._recorded[len(index)](index, inverses)
+            count -= len(index)
+            if count or not (last or cut):
+                self._ahead.prepare()
+            blocks.append(batch.index)
+            wrong.append(batch.wrong)
+        if cut:  # the rest of the partition is not for another sweep
+            self._ahead = Ahead(self._inverted(), self.progress.operator.device)
+        check_inverses(self.progress.operator, torch.cat(blocks), torch.stack(wrong))
 
-    def _in_turn(self, partition: Partition) -> None:
-        """Projects onto the blocks one after the other; each process factors every ``size``-th of them, at the same
+    def _in_turn(self, count: int) -> None:
+        """Projects onto so many blocks one after the other; each process factors every ``size``-th of them, at the same
         time as the others theirs, and solves on it when its turn comes."""
+        partition = Partition(self._draw().index[:count])
         part, operator = self.progress.part, self.progress.operator
         for some in ranges(len(partition.index), part.size):
             index = partition.index[some]
