@@ -50,6 +50,13 @@ def test_rows_are_as_many_as_the_time_allows() -> None:
     assert plan(2 * plans[300].rows, time_limit=300).rows > 0  # twice as many would not have fitted
 
 
+@pytest.mark.parametrize("limit", [10, 60, 300])
+def test_hardly_more_rows_would_be_in_time(limit: float) -> None:
+    """But for where more rows would not fit the memory, and each take longer: here all do."""
+    made = make_plan(400_000, 8, device="cpu", memory_budget=2**40, time_limit=limit)
+    assert 0.95 * PLANNED_SHARE * limit <= made.estimated_seconds <= PLANNED_SHARE * limit
+
+
 def test_fewer_rows_fit_the_memory_where_all_do_not() -> None:
     with pytest.raises(MemoryError):
         plan(10**7)
@@ -62,6 +69,8 @@ def test_an_impossible_limit_leaves_the_fewest_rows() -> None:
     assert made.rows == 100
 
 
-@pytest.mark.parametrize(("rows", "rounded"), [(7, 7), (99, 99), (101, 100), (26_456, 26_000), (1_844_352, 1_800_000)])
+@pytest.mark.parametrize(
+    ("rows", "rounded"), [(7, 7), (101, 101), (1_019, 1_010), (26_456, 26_400), (1_844_352, 1_840_000)]
+)
 def test_rounding(rows: int, rounded: int) -> None:
     assert round_down(rows) == rounded

@@ -13,21 +13,22 @@ from dataclasses import replace
 from warmgp.planning.plan import Plan, duration, in_words
 from warmgp.planning.request import Request
 
-PLANNED_SHARE = 0.85
+PLANNED_SHARE = 0.9
 """The share of a time limit that a plan should take by its estimate."""
 
 LEAST_ROWS = 100
 """Rows below which a time limit does not go: a fit of these takes a second."""
 
-FEWER = 0.93
-"""The ratio of two numbers of rows that are tried in turn, the larger one first."""
+FEWER, CLOSE = 0.93, 0.01
+"""The ratio of two numbers of rows that are tried in turn, the larger one first; and the share of rows to which what is
+between the last two is narrowed down: the time goes with the square of the rows."""
 
 
 def within_time(request: Request, planned: Callable[[Request], Plan]) -> Plan:
     """Returns the plan of the request, for as many of its rows as its time limit allows.
 
     Numbers of rows are tried from all downwards, because estimates need not rise with them: steps on all points end
-    where they would take too long.
+    where they would take too long. Between the first one that is in time and the last that is not, halves are tried.
     """
     limit = request.settings.time_limit
     if limit is None:
@@ -35,15 +36,26 @@ def within_time(request: Request, planned: Callable[[Request], Plan]) -> Plan:
     whole = _or_none(planned, replace(request, settings=replace(request.settings, time_limit=None)))
     if whole is not None and whole.estimated_seconds <= PLANNED_SHARE * limit:
         return whole
-    rows, plan = request.n, _or_none(planned, request)
-    while plan is None or plan.estimated_seconds > PLANNED_SHARE * limit:
-        if rows <= LEAST_ROWS:
-            plan = planned(replace(request, n=rows))
-            break
-        rows = max(min(LEAST_ROWS, rows), round_down(int(FEWER * rows)))
+
+    def in_time(rows: int) -> Plan | None:
         plan = _or_none(planned, replace(request, n=rows))
+        return plan if plan is not None and plan.estimated_seconds <= PLANNED_SHARE * limit else None
+
+    rows = too_many = request.n
+    while (plan := in_time(rows)) is None and rows > LEAST_ROWS:
+        too_many, rows = rows, max(min(LEAST_ROWS, rows), round_down(int(FEWER * rows)))
+    if plan is None:
+        plan = planned(replace(request, n=rows))
     if rows == request.n:
         return plan
+    while too_many - rows > CLOSE * rows:
+        middle = round_down((rows + too_many) // 2)
+        if middle == rows:
+            break
+        if (more := in_time(middle)) is None:
+            too_many = middle
+        else:
+            rows, plan = middle, more
     longer = f"take {in_words(whole.estimated_seconds)}" if whole else "not fit the memory budget"
     why = (
         f"The time limit of {duration(limit)} allows {rows:,} of {request.n:,} rows, drawn at random: all of them "
@@ -61,6 +73,6 @@ def _or_none(planned: Callable[[Request], Plan], request: Request) -> Plan | Non
 
 
 def round_down(rows: int) -> int:
-    """Returns the number with all digits after the second set to zero."""
-    unit = 10 ** max(0, len(str(rows)) - 2)
+    """Returns the number with all digits after the third set to zero."""
+    unit = 10 ** max(0, len(str(rows)) - 3)
     return rows // unit * unit
