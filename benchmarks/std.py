@@ -1,7 +1,7 @@
 """How exact a std from samples is, alone and with near points as its control, and what a prediction costs with either.
 
     OMP_NUM_THREADS=1 python -m benchmarks.std --sets pol terrain satellite --out benchmarks/results/std-cpu.json
-    python -m benchmarks.std --sets pol terrain protein --sizes 5000 20000 --device cuda --out benchmarks/results/std-h200.json
+    python -m benchmarks.std --sizes 5000 20000 --device cuda --out benchmarks/results/std-h200.json
 
 Hyperparameters are trained on 2,000 rows, exactly. At these a model of each size is solved by the default plan's
 tolerance, with 64 samples, and asked for 2,000 test points. Exact variances come from a factor of H in float64, from
