@@ -8,7 +8,8 @@ tolerance, with 64 samples, and asked for 2,000 test points. Exact variances com
 the inputs as they came. Errors are root mean squares of std/exact std − 1, of new observations (as ``predict`` returns
 it) and latent; *said* is what ``std_error`` says. Seconds are medians over repeats of the two in turn: on a CPU those
 of the process itself, because other work on a machine is no part of them, on a GPU those of the clock. With ``--add``
-rows that a file has already are kept. The satellite set is looked for in ``heaton/satellite.npz`` beside the folder of the UCI sets.
+rows that a file has already are kept. The satellite set is looked for in ``heaton/satellite.npz`` beside the folder of
+the UCI sets.
 """
 
 from __future__ import annotations
