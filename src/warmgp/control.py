@@ -67,9 +67,13 @@ class Targets:
     step: float
 
     @classmethod
-    def rounded(cls, targets: Tensor, noise_scale: float) -> Targets:
-        """Returns targets, (n, s), rounded to 16 bits where that is finer than the noise, otherwise to 32."""
-        largest = max(float(targets.abs().max()), torch.finfo(torch.float32).tiny)
+    def rounded(cls, targets: Tensor, noise_scale: float, largest: float | None = None) -> Targets:
+        """Returns targets, (n, s), rounded to 16 bits where that is finer than the noise, otherwise to 32.
+
+        ``largest`` is the largest size of a target, of all rows where these are some of them.
+        """
+        largest = float(targets.abs().max()) if largest is None else largest
+        largest = max(largest, torch.finfo(torch.float32).tiny)
         fine = largest / torch.iinfo(torch.int16).max <= COARSE * noise_scale
         kind = torch.int16 if fine else torch.int32
         step = largest / (torch.iinfo(kind).max - 1)

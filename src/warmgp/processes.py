@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -27,6 +27,10 @@ JOINED = "WARMGP_PROCESS"
 """The variable in which a process that has joined a team leaves its number, for those that it starts."""
 
 
+PANEL = 2**26
+"""Numbers of an array by rows that are gathered at once, of all processes together: a quarter of a GiB in float32."""
+
+
 class TeamError(RuntimeError):
     """Says that the processes of a fit cannot go on together."""
 
@@ -36,6 +40,14 @@ KINDS: tuple[type[BaseException], ...] = (
     MemoryError, ValueError, TypeError,
 )  # fmt: skip
 """The errors that are raised as what they are on other ranks; all others are RuntimeErrors there."""
+
+
+class Piece(NamedTuple):
+    """Holds some rows of an array that is divided by rows: whose they are, which, and their values."""
+
+    rank: int
+    rows: slice
+    values: Tensor
 
 
 class _Failed:
@@ -88,20 +100,49 @@ class Team:
             dist.all_reduce(moved)
         return moved.to(values.device)
 
+    def panels(self, own: Tensor, n: int) -> Iterator[list[Piece]]:
+        """Yields the n rows of an array, of which each process has its own, in panels of at most ``PANEL`` numbers.
+
+        A panel has a piece of every process that has rows left. All processes have to take all panels.
+        """
+        held = [self.rows(n, rank) for rank in range(self.size)]
+        longest = max(rows.stop - rows.start for rows in held)
+        count = max(1, PANEL // max(1, self.size * own.shape[1:].numel()))
+        for first in range(0, longest, count):
+            mine = self._counted("gather", own[first : first + count])
+            padded = mine.new_zeros(min(count, longest - first), *mine.shape[1:])
+            padded[: len(mine)] = mine
+            parts = [torch.empty_like(padded) for _ in held]
+            with _explained():
+                dist.all_gather(parts, padded)
+            cuts = [slice(rows.start + first, min(rows.start + first + count, rows.stop)) for rows in held]
+            yield [
+                Piece(rank, rows, part[: rows.stop - rows.start].to(own.device))
+                for rank, (rows, part) in enumerate(zip(cuts, parts, strict=True))
+                if rows.stop > rows.start
+            ]
+
     def gather(self, own: Tensor, n: int) -> Tensor:
-        """Returns the n rows of an array, of which each process has its own."""
+        """Returns the n rows of an array, of which each process has its own, on all of them."""
+        return own if self.size == 1 else self._filled(own.new_empty(n, *own.shape[1:]), own)
+
+    def gather_to_first(self, own: Tensor, n: int) -> Tensor:
+        """Returns the same on rank 0 alone, in the memory of the host; the others return their own rows."""
         if self.size == 1:
             return own
-        sizes = [self.rows(n, rank) for rank in range(self.size)]
-        most = max(some.stop - some.start for some in sizes)
-        mine = self._counted("gather", own)
-        padded = mine.new_zeros(most, *mine.shape[1:])
-        padded[: len(mine)] = mine
-        parts = [torch.empty_like(padded) for _ in sizes]
-        with _explained():
-            dist.all_gather(parts, padded)
-        whole = torch.cat([part[: some.stop - some.start] for part, some in zip(parts, sizes, strict=True)])
-        return whole.to(own.device)
+        if self.first:
+            return self._filled(torch.empty(n, *own.shape[1:], dtype=own.dtype), own)
+        for _ in self.panels(_as_bytes(own), n):
+            pass
+        return own
+
+    def _filled(self, whole: Tensor, own: Tensor) -> Tensor:
+        """Writes all rows into ``whole``, (n, …), panel by panel, and returns it."""
+        target = _as_bytes(whole)
+        for panel in self.panels(_as_bytes(own), len(whole)):
+            for piece in panel:
+                target[piece.rows] = piece.values.to(target.device)
+        return whole
 
     def every(self, values: Tensor) -> Tensor:
         """Returns what each process has, (size, …), for values of one shape."""
@@ -200,6 +241,11 @@ class Team:
                     f"rank {rank} of {self.size} has {what} "
                     "than rank 0: every process has to run the same program on the same data, with the same version"
                 )
+
+
+def _as_bytes(A: Tensor) -> Tensor:
+    """Returns an array of short numbers, (n, c), as the bytes that it is made of, which every backend moves."""
+    return A.contiguous().view(torch.uint8) if A.dtype == torch.int16 else A
 
 
 @contextmanager

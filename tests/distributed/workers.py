@@ -71,9 +71,10 @@ def operator_of(
 
 
 def team_operator(team: Team | None, *arguments: Any, **options: Any) -> tuple[KernelOperator, Tensor]:
-    """Returns the same, divided among a team if there is one."""
+    """Returns the same, divided among a team if there is one: targets by the rows of this process."""
     operator, targets = operator_of(*arguments, **options)
-    return (operator if team is None else ShardedOperator(operator, team)), targets
+    operator = operator if team is None else ShardedOperator(operator, team)
+    return operator, operator.part.own(targets)
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
@@ -97,9 +98,10 @@ def solutions(team: Team | None, everything: bool) -> dict[str, Tensor]:
 
 def products(operator: KernelOperator, b: Tensor, name: str) -> dict[str, Tensor]:
     """Returns products with H of all rows, and gradients by both estimators."""
-    found = {f"matmul {name}": operator.matmul(b), f"rows {name}": operator.rows_matmul(slice(3, 203), b)}
+    part, some = operator.part, torch.arange(3, 203)
+    found = {f"matmul {name}": part.whole(part.matmul(b)), f"rows {name}": part.rows_matmul(some, b)}
     new = torch.rand(300, 3, generator=torch.Generator().manual_seed(7), dtype=torch.float64).to(b.dtype)
-    found[f"cross {name}"] = operator.cross_matmul(new, b)
+    found[f"cross {name}"] = part.cross_matmul(new, b)
     for gradient in (Pathwise(3, n_features=50), Standard(3)):
         draw = gradient.draw(operator, torch.Generator().manual_seed(3))
         targets = gradient.targets(operator, b[:, 0], draw)
@@ -109,8 +111,8 @@ def products(operator: KernelOperator, b: Tensor, name: str) -> dict[str, Tensor
 
 
 def solved(solver: str, operator: KernelOperator, b: Tensor, start: Tensor | None = None) -> Tensor:
-    rule = StoppingRule(1e-14, 3.0)
-    return SOLVERS[solver].solve(operator, b, start, rule=rule, generator=torch.Generator().manual_seed(5)).solution
+    rule, generator = StoppingRule(1e-14, 3.0), torch.Generator().manual_seed(5)
+    return operator.part.whole(SOLVERS[solver].solve(operator, b, start, rule=rule, generator=generator).solution)
 
 
 def traffic(team: Team, sizes: tuple[int, ...]) -> dict[str, list[dict[str, int]]]:

@@ -155,8 +155,8 @@ class Fitting:
         planned = partial(plan_and_warn, settings, data.x.shape, data.too_fine, data.known_noise, data.n_targets)
         plan = team.planned(planned, len(data.x))
         if self.checkpoint is not None:
-            keeper = CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator)
-            state, plan = team.resumed(keeper, plan, data.x.shape, mark, generator, stack)
+            keeper = CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator, team.team)
+            state, plan = team.resumed(keeper, plan, data.x.shape, stack)
         tied, chosen = data.scaler.columns.tied if self.ard else (), None
         lengths = data.x.shape[1] if self.ard else 1
         if state is None and is_chosen(settings):
@@ -181,10 +181,12 @@ class Fitting:
             problem = data.problem(plan, kernel, state.theta, state.solution.dtype)
         callbacks = team.callbacks(self.callbacks, stack)
         if keeper is not None:
-            team.kept(keeper, state, plan, callbacks)
+            team.kept(keeper, state, plan, len(data.x), callbacks)
         if verbose:
             callbacks.append(stack.enter_context(training_bar(plan, state.step)))
         result = train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
+        if keeper is not None:
+            keeper.gather()
         del problem  # whose H may be as large as that of the next
         plan = _told(plan, told_of_patterns(self.target_names_, data, others))
         apart = partial(self._solved_apart, settings, data.scaler.angle, plan, result, team, until)

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import torch
 
-from warmgp.files.checkpoint import read_checkpoint
 from warmgp.files.keeper import CheckpointKeeper
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
@@ -80,13 +79,11 @@ class Together:
         keeper: CheckpointKeeper,
         plan: Plan,
         shape: tuple[int, int],
-        marks: tuple[str, Mapping[str, str]],
-        generator: torch.Generator,
         stack: contextlib.ExitStack,
     ) -> tuple[TrainingState | None, Plan]:
         """Returns state and plan of the checkpoint, and sets the generator; (None, plan) where there is none.
 
-        Rank 0 claims the file until the stack is closed; the others read it, too, onto their own devices.
+        Rank 0 claims the file until the stack is closed; the others read it, too, and each keeps its own rows.
         """
         mine: list[Any] = [None, plan]
 
@@ -96,9 +93,7 @@ class Together:
             return mine[0] is not None
 
         if self.decided(by_first) and not self.first:
-            state, random, plan = read_checkpoint(keeper.path, marks[0], plan, shape, marks[1])
-            generator.set_state(random)
-            return state, plan
+            return keeper.read(plan, shape)
         return mine[0], mine[1]
 
     def started(self, make: Callable[[], TrainingState], generator: torch.Generator) -> TrainingState:
@@ -124,11 +119,12 @@ class Together:
             finally:
                 logger.setLevel(level)
 
-    def kept(self, keeper: CheckpointKeeper, state: TrainingState, plan: Plan, callbacks: list[Callback]) -> None:
-        """Writes the first checkpoint, and puts its keeper before the other callbacks: on rank 0."""
-        self.decided(lambda: keeper.keep(state, plan))
-        if self.first:
-            callbacks.insert(0, keeper)
+    def kept(
+        self, keeper: CheckpointKeeper, state: TrainingState, plan: Plan, n: int, callbacks: list[Callback]
+    ) -> None:
+        """Writes the first checkpoint of n rows, and puts its keeper before the other callbacks, on every process."""
+        keeper.keep(state, plan, n)
+        callbacks.insert(0, keeper)
 
     def callbacks(self, asked: Sequence[Callback], stack: contextlib.ExitStack) -> list[Callback]:
         """Returns the callbacks of this process: rank 0 has them all, and Ctrl-C; the others have none.
