@@ -54,8 +54,8 @@ def check(every: list[dict[str, torch.Tensor]], alone: dict[str, torch.Tensor]) 
 
 def test_three_processes_find_what_one_does() -> None:
     """After a fixed number of iterations, for every solver, estimator, kernel, operator and precision, also with
-    weights."""
-    check(together(3, "solutions", True), solutions(None, True))
+    weights; arrays are gathered in panels."""
+    check(together(3, "solutions", True, 300), solutions(None, True))
 
 
 @pytest.mark.whole

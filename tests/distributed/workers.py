@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -18,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from warmgp import GPRegressor
+from warmgp import GPRegressor, processes
 from warmgp.cli.ranks import answered
 from warmgp.cli.tables import open_table
 from warmgp.gradient import Pathwise, Standard
@@ -27,7 +28,7 @@ from warmgp.kernels import get_kernel
 from warmgp.operators import make_operator
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.row_noise import RowNoise
-from warmgp.operators.sharded import ShardedOperator
+from warmgp.operators.sharded import Shard, ShardedOperator
 from warmgp.processes import Team, TeamError
 from warmgp.solvers import (
     AlternatingProjections,
@@ -38,7 +39,9 @@ from warmgp.solvers import (
     StochasticGradientDescent,
     StoppingRule,
 )
+from warmgp.training.refinement import refined
 
+PANEL = processes.PANEL
 N = 211  # no multiple of the number of processes, nor of a block
 
 SOLVERS: dict[str, Solver] = {
@@ -78,10 +81,11 @@ def team_operator(team: Team | None, *arguments: Any, **options: Any) -> tuple[K
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
-def solutions(team: Team | None, everything: bool) -> dict[str, Tensor]:
+def solutions(team: Team | None, everything: bool, panel: int = processes.PANEL) -> dict[str, Tensor]:
     """Returns solutions after a fixed number of iterations, and gradients, of what is compared: all solvers in float64
-    with one kernel, or ``everything``."""
+    with one kernel, or ``everything``. Arrays are gathered in panels of so many numbers."""
     found = {}
+    processes.PANEL = panel
     for kernel in ("rbf", "matern12", "matern32", "matern52") if everything else ("matern32",):
         for kind in ("dense", "chunked") if kernel == "matern32" and everything else ("chunked",):
             for dtype in (torch.float32, torch.float64) if kind == "chunked" and everything else (torch.float64,):
@@ -93,7 +97,19 @@ def solutions(team: Team | None, everything: bool) -> dict[str, Tensor]:
                     found[f"{solver} {name}"] = solved(solver, operator, b)
                     if kernel == "matern32":
                         found[f"{solver} {name} weighted and warm"] = solved(solver, weighted, b, 0.3 * b)
+        found["corrected torch.float32"] = corrected(team, kernel)
+    processes.PANEL = PANEL
     return found
+
+
+def corrected(team: Team | None, kernel: str) -> Tensor:
+    """Returns a solution in float64 that comes from corrections in float32, which it has the digits of."""
+    double, b = team_operator(team, "chunked", kernel, torch.float64, noise=0.2)
+    single, _ = team_operator(team, "chunked", kernel, torch.float32, noise=0.2)
+    rule, solver = StoppingRule(1e-7), RecombinedProjections(block_size=64)
+    result = refined(double, single, b, torch.zeros_like(b), rule, solver, generator=torch.Generator().manual_seed(5))
+    assert result.converged
+    return double.part.whole(result.solution)
 
 
 def products(operator: KernelOperator, b: Tensor, name: str) -> dict[str, Tensor]:
@@ -158,13 +174,91 @@ def fits(team: Team | None, folder: str) -> dict[str, Any]:
     for name, settings in FITS.items():
         model = GPRegressor(**{"n_probes": 8, "n_features": 100, "random_state": 0, **settings})
         several = np.column_stack([y, np.where(np.arange(len(y)) < 30, np.nan, X[:, 1] - y**2)])  # one has gaps
-        model.fit(X, several if name == "targets" else y, sample_weight=w if name in ("ap", "trend") else None)
+        targets, held = several if name == "targets" else y, (X[:20] + 0.01, y[:20])
+        model.fit(
+            X, targets, validation=None if name == "targets" else held,
+            sample_weight=w if name in ("ap", "trend") else None,
+        )  # fmt: skip
         found[name] = model.hyperparameters_.vector.numpy(), *model.predict(X[:20], return_std=True)
+        if name != "as it comes":
+            told = np.array([value for record in model.history_ for value in record.metrics.values()])
+            found[f"{name}, held-out rows"] = told, *found[name][1:]
     path = Path(folder) / f"model-{team.size if team else 0}.warmgp"
     model.save(path)
     if team is not None:
         team.from_first(lambda: None)  # it is written by now
     found["read again"] = found["trend"][0], *GPRegressor.load(path).predict(X[:20], return_std=True)
+    return found
+
+
+class Watch:
+    """Looks for arrays of all rows and more than a few columns while a model is trained: a callback of every process.
+
+    It looks after every step and at most 8 times within solves and gradients, whenever something is summed over the
+    processes, until the first array is gathered whole for the model. ``gathered`` has what that was.
+    """
+
+    everywhere = True
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+        self.gathered: list[tuple[int, str]] = []
+        self.steps = self.looks = 0
+        add, whole = Team.sum, Shard.whole
+
+        def watched(own: Team, values: Tensor) -> Tensor:
+            if self.looks < 8 and not self.gathered:
+                self.looks += 1
+                self.look("within a solve or a gradient")
+            return add(own, values)
+
+        def noted(part: Shard, A: Tensor) -> Tensor:
+            self.gathered.append((A.shape[1], str(A.dtype)))
+            return whole(part, A)
+
+        Team.sum, Shard.whole = watched, noted  # type: ignore[method-assign]
+        self._back = add, whole
+
+    def __call__(self, record: Any, state: Any) -> None:
+        self.steps += 1
+        self.look(f"after step {record.step}")
+        self.looks = 0
+
+    def look(self, when: str) -> None:
+        """Notes what is there of all rows, beside H itself, which is stored for so few."""
+        for one in gc.get_objects():
+            if type(one) is Tensor and one.ndim == 2 and one.shape[0] == MORE and FEW < one.shape[1] < MORE:
+                self.found.add(f"{tuple(one.shape)} {when}")
+
+    def close(self) -> None:
+        Team.sum, Shard.whole = self._back  # type: ignore[method-assign]
+
+
+FEW = 4  # columns of inputs, targets and what is said of rows
+MORE = 401  # rows, of which a look at float64 takes 256
+
+WATCHED: dict[str, dict[str, Any]] = {
+    "rap": {"solver": RecombinedProjections(block_size=64), "gradient": "pathwise", "trend": "quadratic"},
+    "ap": {"solver": AlternatingProjections(block_size=40), "gradient": "pathwise", "dtype": "float64"},
+    "cg": {"solver": ConjugateGradients(preconditioner_rank=0), "gradient": "standard"},
+    "sgd": {"solver": StochasticGradientDescent(batch_size=40), "gradient": "pathwise", "max_epochs": 5},
+}
+
+
+def watched(team: Team, *names: str) -> dict[str, tuple[int, set[str], list[tuple[int, str]]]]:
+    """Returns of fits by their names how many steps they have taken, which arrays of all rows there were meanwhile, and
+    what was gathered at their end."""
+    X, y, w = table(MORE)
+    settings = {"n_probes": 8, "n_features": 100, "random_state": 0, "n_steps": 2, "kernel": "matern32", "init": "ones"}
+    found = {}
+    processes.PANEL = 300
+    for name in names:
+        watch = Watch()
+        held = X[:9] + 0.01, y[:9]
+        GPRegressor(**settings, **WATCHED[name], callbacks=[watch]).fit(X, y, validation=held, sample_weight=w)
+        watch.close()
+        found[name] = watch.steps, watch.found, watch.gathered
+    processes.PANEL = PANEL
     return found
 
 
@@ -269,7 +363,7 @@ def several(team: Team, jobs: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
 JOBS: dict[str, Callable[..., Any]] = {
     "solutions": solutions, "traffic": traffic, "fits": fits, "killed": killed, "resumed": resumed,
     "other_data": other_data, "failed": failed, "parquet": parquet, "answers": answers,
-    "several": several,
+    "several": several, "watched": watched,
 }  # fmt: skip
 
 

@@ -127,14 +127,14 @@ class Together:
         callbacks.insert(0, keeper)
 
     def callbacks(self, asked: Sequence[Callback], stack: contextlib.ExitStack) -> list[Callback]:
-        """Returns the callbacks of this process: rank 0 has them all, and Ctrl-C; the others have none.
+        """Returns the callbacks of this process: rank 0 has them all, and Ctrl-C; the others those that are for all.
 
         Ctrl-C reaches every process, each at another moment. Rank 0 raises it after the step, for all of them.
         """
         if self.team is None:
             return list(asked)
         interrupt = stack.enter_context(_interrupts())
-        return [*asked, interrupt] if self.first else []
+        return [*asked, interrupt] if self.first else [one for one in asked if getattr(one, "everywhere", False)]
 
 
 def shared_plan(plan: Plan, size: int, n: int, *, blocks: bool) -> Plan:

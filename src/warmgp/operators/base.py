@@ -24,6 +24,7 @@ from warmgp.operators.distances import distances, distances_within
 from warmgp.operators.indices import Index, check_rows, index_size, part_of, ranges, zero_own
 from warmgp.operators.origin import Origin
 from warmgp.operators.part import Part
+from warmgp.operators.quadratic import symmetric_tiles
 from warmgp.operators.row_noise import Noise, RowNoise, add_noise, rows_at
 from warmgp.operators.scratch import Counter, Scratch, default_tile_entries
 from warmgp.operators.summing import add_product, sum_dtype
@@ -280,34 +281,21 @@ class KernelOperator(ABC):
         A, B : Tensor, (n, c)
         weights : Tensor, (c,)
         """
-        left, right = _symmetric(A, B, weights)
         if self.rows is None:
             trace = float(((A * weights.to(A)).double() * B.double()).sum())
         else:
             trace = float(self.noise.quadratic_trace(A, B, weights))
-        return self.gradient_from_weights(self._tiles_of(left, right), trace)
+        return self.gradient_from_weights(symmetric_tiles(A, B, weights, self._scratch), trace)
 
     def cross_gradient(self, rows: slice, columns: slice, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
         """Returns what pairs of one of p ``rows`` and one of q other ``columns`` add to :meth:`quadratic_gradient`.
 
         Both orders of a pair count. A and B, (p + q, c), have the values of the rows first, then those of the columns.
         """
-        left, right = _symmetric(A, B, weights)
         p, q = index_size(rows), index_size(columns)
+        G = symmetric_tiles(A, B, weights, self._scratch, rows.start, columns.start - p)
         tiles = ((part_of(rows, mine), part_of(columns, its)) for mine, its in self._tiles(p, q))
-        return self.gradient_from_weights(self._tiles_of(left, right, rows.start, columns.start - p), 0.0, tiles)
-
-    def _tiles_of(
-        self, left: Tensor, right: Tensor, first: int = 0, second: int = 0
-    ) -> Callable[[slice, slice], Tensor]:
-        """Returns what makes tiles of G = left rightᵀ, by rows and columns whose numbers begin at these."""
-
-        def G(rows: slice, columns: slice) -> Tensor:
-            tile = self._scratch.tile("G", index_size(rows), index_size(columns))
-            mine, its = left[rows.start - first : rows.stop - first], right[columns.start - second :]
-            return torch.mm(mine, its[: index_size(columns)].T, out=tile)
-
-        return G
+        return self.gradient_from_weights(G, 0.0, tiles)
 
     def gradient_from_weights(
         self,
@@ -405,10 +393,3 @@ class KernelOperator(ABC):
         """Whether distances are differences: also where a product's rounding in r² would rival the noise."""
         rounding = 4.0 * torch.finfo(self.dtype).eps * self._largest
         return self._exact_differences or rounding > 0.1 * self.noise.least / self.signal_variance
-
-
-def _symmetric(A: Tensor, B: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns L and R of which G = L Rᵀ is the symmetric part of A diag(weights) Bᵀ: of twice the columns where A is
-    not B."""
-    left = A * weights.to(A)
-    return (left, B) if A is B else (torch.cat([left, B], 1).div_(2), torch.cat([B, left], 1))
