@@ -27,6 +27,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
+from warmgp.operators.indices import Index
 from warmgp.operators.new_points import NearPoints
 from warmgp.operators.row_noise import RowNoise
 
@@ -82,6 +83,10 @@ class Targets:
     def to(self, device: torch.device | str) -> Targets:
         """Returns the same on ``device``."""
         return Targets(self.codes.to(device), self.step)
+
+    def at(self, rows: Index) -> Targets:
+        """Returns those of some rows."""
+        return Targets(self.codes[rows], self.step)
 
     def values(self) -> Tensor:
         """Returns the targets, (n, s), in float64."""

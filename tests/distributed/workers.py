@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import pickle
@@ -183,11 +184,27 @@ def fits(team: Team | None, folder: str) -> dict[str, Any]:
         if name != "as it comes":
             told = np.array([value for record in model.history_ for value in record.metrics.values()])
             found[f"{name}, held-out rows"] = told, *found[name][1:]
+    found |= updates(model)
     path = Path(folder) / f"model-{team.size if team else 0}.warmgp"
     model.save(path)
     if team is not None:
         team.from_first(lambda: None)  # it is written by now
     found["read again"] = found["trend"][0], *GPRegressor.load(path).predict(X[:20], return_std=True)
+    return found
+
+
+def updates(model: GPRegressor) -> dict[str, Any]:
+    """Returns what a model with a trend predicts after rows came, after steps on all, and after rows went."""
+    X, y, _ = table()
+    more = X[:50] * 0.9 + 0.05, y[:50] + 0.1
+    model, found = copy.deepcopy(model), {}
+    for name, change in (
+        ("update", lambda: model.update(*more)),
+        ("update with steps", lambda: model.update(*more, n_steps=2)),
+        ("forget", lambda: model.forget(np.arange(0, 200, 7))),
+    ):
+        change()
+        found[name] = model.hyperparameters_.vector.numpy(), *model.predict(X[:20], return_std=True)
     return found
 
 

@@ -54,11 +54,11 @@ class KeptUpdate:
         plan: Plan,
         shape: tuple[int, int],
         generator: torch.Generator,
+        team: Together,
         stack: contextlib.ExitStack,
     ) -> KeptUpdate:
         """Claims the file of an estimator's ``checkpoint`` and reads what is there, for rows of that shape, (n, d);
         refuses that of anything else."""
-        team = Together(model.solver, model.device)
         keeper = CheckpointKeeper(model.checkpoint, model.checkpoint_every, *mark, generator, team.team)
         state, plan = team.resumed(keeper, plan, shape, stack)
         return cls(keeper, team, state, plan, shape[0])
