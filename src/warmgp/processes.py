@@ -273,6 +273,16 @@ def leave_team() -> None:
         dist.destroy_process_group()
 
 
+def team_size() -> int:
+    """Returns how many processes train together; 1 for one that is alone. It joins no team, for which it would have to
+    wait."""
+    if not dist.is_available():
+        return 1
+    if dist.is_initialized():
+        return dist.get_world_size()
+    return int(os.environ["WORLD_SIZE"]) if _starts_together() else 1
+
+
 def current_team() -> Team | None:
     """Returns the team that this process belongs to; None where it is alone.
 
@@ -282,13 +292,20 @@ def current_team() -> Team | None:
     if not dist.is_available():
         return None
     if not dist.is_initialized():
-        if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        if not _starts_together():
             return None
-        if os.environ.setdefault(JOINED, str(os.getpid())) != str(os.getpid()):
-            return None  # a child of a process that has joined: it is on its own
+        os.environ[JOINED] = str(os.getpid())
         local, here = int(os.environ["LOCAL_RANK"]), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         gpus = torch.cuda.device_count()
         if gpus:
             torch.cuda.set_device(local % gpus)
         dist.init_process_group("nccl" if gpus >= here else "gloo", timeout=PATIENCE)
     return Team()
+
+
+def _starts_together() -> bool:
+    """Says whether ``torchrun`` has started this process as one of several: not as a child of one that has joined them,
+    which is on its own."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return False
+    return os.environ.get(JOINED, str(os.getpid())) == str(os.getpid())

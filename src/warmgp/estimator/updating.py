@@ -86,7 +86,6 @@ class Updating:
     patterns_: tuple[Pattern, ...]
     which_: tuple[int, ...]
     report_: Any
-    solver: Any
     device: Any
     checkpoint: Any
     callbacks: Any
@@ -222,13 +221,13 @@ class Updating:
         accepted, generator = False, self._generator()
         try:
             with contextlib.ExitStack() as stack:
-                team = stack.enter_context(Together(self.solver, self.device).speaking())
+                team = stack.enter_context(Together(self.device).speaking())
                 keeps = bool(n_steps) and new is not None and self.checkpoint is not None
                 if keeps or team.team is not None:
                     mark = update_mark(self, old, {"X": rows.x} if new is None else new.named, n_steps)
                     team.check_same(mark[1], self.checkpoint, None)
                 data = replace(self._data(rows), team=team.team)
-                plan = team.planned(partial(self._plan, data, changed, n_steps), len(rows.x))
+                plan = team.decided(partial(self._plan, data, changed, n_steps))
                 plan = replace(plan, device=old.x.device)  # each process has its own
                 kept = None
                 if keeps:

@@ -140,7 +140,7 @@ def read_checkpoint(
         expect(saved.rows <= shape[0], "plan.rows", f"at most {shape[0]}", saved.rows)
         shape = saved.rows or shape[0], shape[1]
         solver_tensors = {name: tensors.pop(name) for name in list(tensors) if name.startswith(f"{SOLVER}.")}
-        _check(tensors, content, saved, plan, shape)
+        _check(tensors, content, saved, plan, shape, 1 if team is None else team.size)
         packed = {name.removeprefix(f"{SOLVER}."): tensor for name, tensor in solver_tensors.items()}
         solver_state = saved.solver.unpack(packed, content[SOLVER], shape)
         own = tensors if team is None else _own_rows(tensors, saved, team)
@@ -233,7 +233,12 @@ def _why_no_more(saved: Plan, plan: Plan, step: int) -> str:
 
 
 def _check(
-    tensors: Mapping[str, Tensor], content: Mapping[str, Any], saved: Plan, plan: Plan, shape: tuple[int, int]
+    tensors: Mapping[str, Tensor],
+    content: Mapping[str, Any],
+    saved: Plan,
+    plan: Plan,
+    shape: tuple[int, int],
+    processes: int,
 ) -> None:
     """Raises unless the tensors fit their rules, each other, the content and the plan."""
     n, d = shape
@@ -263,7 +268,7 @@ def _check(
             given == plan.n_features or saved.rows != plan.rows, name, f"{plan.n_features} as by the settings", given
         )
     expect(saved.trend_terms == plan.trend_terms, "plan.trend_terms", f"{plan.trend_terms}", saved.trend_terms)
-    needs = training_bytes(saved, n, d)
+    needs = training_bytes(saved, n, d, processes)
     if needs > 2 * plan.memory_budget:  # what is free changes from day to day
         raise SchemaError(
             f"needs about {needs / 2**30:.1f} GiB, and the memory budget is {plan.memory_budget / 2**30:.1f} GiB"
