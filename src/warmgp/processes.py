@@ -227,6 +227,16 @@ class Team:
                 raise one.error
         return every
 
+    def divided(self, n: int, make: Callable[[slice], Made]) -> list[Made]:
+        """Returns what the processes make of their rows of n each, in order, on all of them; those without any make
+        nothing. An error of one is raised on all."""
+        mine = self.rows(n)
+        every = self.every_made(lambda: (n, [make(mine)] if mine.stop > mine.start else []))
+        for rank, (its, _) in enumerate(every):
+            if its != every[0][0]:
+                raise TeamError(f"rank {rank} of {self.size} has {its:,} rows where rank 0 has {every[0][0]:,}")
+        return [made for _, some in every for made in some]
+
     def check_same(self, told: Sequence[tuple[str, str]]) -> None:
         """Raises on every rank, by name, where one of them has another version, other data or other settings.
 

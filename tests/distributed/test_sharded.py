@@ -12,7 +12,8 @@ import torch
 import torch.distributed as dist
 
 from distributed.teams import together
-from distributed.workers import N, solutions
+from distributed.workers import N, fused, solutions
+from warmgp.operators import has_triton
 from warmgp.processes import Team
 
 TOLERANCE = {"torch.float32": 1e-5, "torch.float64": 1e-10}
@@ -37,6 +38,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         "other_data": (),
         "parquet": (str(path),),
         "answers": (),
+        "fused": (),
         "failed": (),
     }
     return together(2, "several", jobs)
@@ -44,7 +46,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def check(every: list[dict[str, torch.Tensor]], alone: dict[str, torch.Tensor]) -> None:
     for rank, found in enumerate(every):
-        assert len(found) >= 20 and found.keys() == alone.keys()
+        assert found.keys() == alone.keys()
         for name, expected in alone.items():
             tolerance = next(value for dtype, value in TOLERANCE.items() if dtype in name)
             error = float((found[name] - expected).norm() / expected.norm())
@@ -65,6 +67,11 @@ def test_four_processes_find_what_one_does(alone: dict[str, torch.Tensor]) -> No
 
 def test_two_processes_find_what_one_does(two: list[dict[str, Any]], alone: dict[str, torch.Tensor]) -> None:
     check([found["solutions"] for found in two], alone)
+
+
+@pytest.mark.skipif(not has_triton(), reason="Triton comes with torch for CUDA on Linux")
+def test_the_same_by_tritons_kernels(two: list[dict[str, Any]]) -> None:
+    check([found["fused"] for found in two], fused(None))
 
 
 def test_a_team_of_one_finds_the_same_bits(alone: dict[str, torch.Tensor], tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from warmgp.cli.tables import open_table
 from warmgp.gradient import Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
-from warmgp.operators import make_operator
+from warmgp.operators import has_triton, make_operator
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.row_noise import RowNoise
 from warmgp.operators.sharded import Shard, ShardedOperator
@@ -132,6 +132,19 @@ def solved(solver: str, operator: KernelOperator, b: Tensor, start: Tensor | Non
     return operator.part.whole(SOLVERS[solver].solve(operator, b, start, rule=rule, generator=generator).solution)
 
 
+def fused(team: Team | None) -> dict[str, Tensor]:
+    """Returns a product and gradients by Triton's kernels, of two arrays and of one; nothing where Triton is not."""
+    if not has_triton():
+        return {}
+    operator, b = team_operator(team, "fused", "matern32", torch.float32)
+    part, weights, other = operator.part, torch.ones(4), b.flip(1)
+    return {
+        "matmul torch.float32": part.whole(part.matmul(b)),
+        "gradient torch.float32": part.quadratic_gradient(b, b, weights),
+        "gradient of two torch.float32": part.quadratic_gradient(b, other, weights),
+    }
+
+
 def traffic(team: Team, sizes: tuple[int, ...]) -> dict[str, list[dict[str, int]]]:
     """Returns the bytes that 8 more iterations handed to collectives, by solver, for each number of rows."""
     found: dict[str, list[dict[str, int]]] = {}
@@ -181,10 +194,17 @@ def fits(team: Team | None, folder: str) -> dict[str, Any]:
             sample_weight=w if name in ("ap", "trend") else None,
         )  # fmt: skip
         found[name] = model.hyperparameters_.vector.numpy(), *model.predict(X[:20], return_std=True)
+        if name == "targets":
+            answer = model.predict_together(torch.as_tensor(X[:20]), return_std=True)
+            found["targets together"] = found[name][0], *(one.numpy() for one in answer)
         if name != "as it comes":
             told = np.array([value for record in model.history_ for value in record.metrics.values()])
             found[f"{name}, held-out rows"] = told, *found[name][1:]
     found |= updates(model)
+    for name, X_new in (("together", X[:20]), ("together, as a table", pd.DataFrame(X[:20]).to_numpy().tolist())):
+        found[name] = found["trend"][0], *model.predict_together(X_new, return_std=True)
+    alone = model.predict(X[:20]) if team is None or team.first else found["trend"][1]  # one may ask by itself
+    found["rank 0 alone"] = found["trend"][0], alone, found["trend"][2]
     path = Path(folder) / f"model-{team.size if team else 0}.warmgp"
     model.save(path)
     if team is not None:
@@ -380,7 +400,7 @@ def several(team: Team, jobs: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
 JOBS: dict[str, Callable[..., Any]] = {
     "solutions": solutions, "traffic": traffic, "fits": fits, "killed": killed, "resumed": resumed,
     "other_data": other_data, "failed": failed, "parquet": parquet, "answers": answers,
-    "several": several, "watched": watched,
+    "several": several, "watched": watched, "fused": fused,
 }  # fmt: skip
 
 
