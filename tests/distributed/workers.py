@@ -288,7 +288,7 @@ def watched(team: Team, *names: str) -> dict[str, tuple[int, set[str], list[tupl
     X, y, w = table(MORE)
     settings = {"n_probes": 8, "n_features": 100, "random_state": 0, "n_steps": 2, "kernel": "matern32", "init": "ones"}
     found = {}
-    processes.PANEL = 300
+    processes.PANEL = 1500
     for name in names:
         watch = Watch()
         held = X[:9] + 0.01, y[:9]
