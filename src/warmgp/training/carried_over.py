@@ -17,6 +17,7 @@ from torch import Tensor
 
 from warmgp.gradient import PathwiseDraw
 from warmgp.gradient.base import columns
+from warmgp.gradient.normal import normal_rows
 from warmgp.operators import make_operator
 from warmgp.operators.indices import Index
 from warmgp.operators.row_noise import Noise
@@ -56,6 +57,8 @@ def noise_draws(old: Posterior, generator: torch.Generator, rows: Index) -> Tens
     elif old.exact:
         operator = make_operator("auto", old.x.double(), old.kernel, old.theta, rows=old.noise)
         targets = operator.matmul(old.solution[:, old.n_targets :].double())[rows]
+    elif isinstance(rows, slice):
+        return normal_rows(len(old.x), old.n_samples, rows, generator, dtype=torch.float64, device=old.x.device)
     else:
         return _normal(len(old.x), old, generator)[rows]
     functions = old.prior.evaluate(old.x[rows], old.theta).double()

@@ -360,7 +360,7 @@ def _as_it_is(problem: Problem, state: TrainingState) -> Finished:
         stop_reason=last.stop_reason,
         seconds=0.0,
     )
-    return Finished(posterior, final, accuracy(posterior, problem, state.draw))
+    return Finished(posterior, final, problem.operator.part.agreed(accuracy(posterior, problem, state.draw)))
 
 
 def has_samples(state: TrainingState) -> bool:
