@@ -39,6 +39,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         "parquet": (str(path),),
         "answers": (),
         "fused": (),
+        "watched": ("rap", "cg"),
         "failed": (),
     }
     return together(2, "several", jobs)
@@ -81,6 +82,12 @@ def test_a_team_of_one_finds_the_same_bits(alone: dict[str, torch.Tensor], tmp_p
     finally:
         dist.destroy_process_group()
     assert all(torch.equal(value, alone[name]) for name, value in found.items()) and len(found) >= 20
+
+
+def test_neither_of_two_has_all_rows_while_it_trains(two: list[dict[str, Any]]) -> None:
+    for rank, found in enumerate(two):
+        for name, (steps, seen, _) in found["watched"].items():
+            assert steps == 2 and not seen, f"rank {rank}, {name}: {seen}"
 
 
 def test_what_an_iteration_sends(two: list[dict[str, Any]]) -> None:
