@@ -67,8 +67,9 @@ class Job:
         return {
             "inputs": self.n * self.d * (4 + 8 + 4) / 2**30,
             "arrays of a solve": 8 * array / self.gpus,
-            "arrays outside of solves": 3 * array,
-            "the same in float64, at the end": 4 * array,
+            "targets, solutions and probes": 3 * array / self.gpus,
+            "the same in float64, at the end": 6 * array / self.gpus,
+            "the model: solutions in float64, targets in 16 bits": 2.5 * array if self.gpus > 1 else 0.0,
         }
 
 

@@ -63,7 +63,8 @@ def use(kernel: str, n: int, d: int, c: int, *, noise: float = 0.3, dtype: torch
     if dtype == torch.float32:
         operator.subtract_columns(V.clone(), torch.zeros(1, dtype=torch.int64), V[:128], torch.zeros(n))
         operator.quadratic_gradient(V, V, torch.ones(c))
-        operator.quadratic_gradient(V, V.clone(), torch.ones(c), share=(1, 2))
+        operator.quadratic_gradient(V, V.clone(), torch.ones(c))
+        operator.cross_gradient(slice(0, 100), slice(100, n), V, V, torch.ones(c))
 
 
 def use_steps() -> None:

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
+from warmgp.operators.indices import Index
 from warmgp.operators.new_points import NearPoints
 from warmgp.operators.row_noise import RowNoise
 
@@ -68,9 +69,13 @@ class Targets:
     step: float
 
     @classmethod
-    def rounded(cls, targets: Tensor, noise_scale: float) -> Targets:
-        """Returns targets, (n, s), rounded to 16 bits where that is finer than the noise, otherwise to 32."""
-        largest = max(float(targets.abs().max()), torch.finfo(torch.float32).tiny)
+    def rounded(cls, targets: Tensor, noise_scale: float, largest: float | None = None) -> Targets:
+        """Returns targets, (n, s), rounded to 16 bits where that is finer than the noise, otherwise to 32.
+
+        ``largest`` is the largest size of a target, of all rows where these are some of them.
+        """
+        largest = float(targets.abs().max()) if largest is None else largest
+        largest = max(largest, torch.finfo(torch.float32).tiny)
         fine = largest / torch.iinfo(torch.int16).max <= COARSE * noise_scale
         kind = torch.int16 if fine else torch.int32
         step = largest / (torch.iinfo(kind).max - 1)
@@ -79,6 +84,10 @@ class Targets:
     def to(self, device: torch.device | str) -> Targets:
         """Returns the same on ``device``."""
         return Targets(self.codes.to(device), self.step)
+
+    def at(self, rows: Index) -> Targets:
+        """Returns those of some rows."""
+        return Targets(self.codes[rows], self.step)
 
     def values(self) -> Tensor:
         """Returns the targets, (n, s), in float64."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -27,6 +27,10 @@ JOINED = "WARMGP_PROCESS"
 """The variable in which a process that has joined a team leaves its number, for those that it starts."""
 
 
+PANEL = 2**26
+"""Numbers of an array by rows that are gathered at once, of all processes together: a quarter of a GiB in float32."""
+
+
 class TeamError(RuntimeError):
     """Says that the processes of a fit cannot go on together."""
 
@@ -36,6 +40,14 @@ KINDS: tuple[type[BaseException], ...] = (
     MemoryError, ValueError, TypeError,
 )  # fmt: skip
 """The errors that are raised as what they are on other ranks; all others are RuntimeErrors there."""
+
+
+class Piece(NamedTuple):
+    """Holds some rows of an array that is divided by rows: whose they are, which, and their values."""
+
+    rank: int
+    rows: slice
+    values: Tensor
 
 
 class _Failed:
@@ -88,20 +100,49 @@ class Team:
             dist.all_reduce(moved)
         return moved.to(values.device)
 
+    def panels(self, own: Tensor, n: int) -> Iterator[list[Piece]]:
+        """Yields the n rows of an array, of which each process has its own, in panels of at most ``PANEL`` numbers.
+
+        A panel has a piece of every process that has rows left. All processes have to take all panels.
+        """
+        held = [self.rows(n, rank) for rank in range(self.size)]
+        longest = max(rows.stop - rows.start for rows in held)
+        count = max(1, PANEL // max(1, self.size * own.shape[1:].numel()))
+        for first in range(0, longest, count):
+            mine = self._counted("gather", own[first : first + count])
+            padded = mine.new_zeros(min(count, longest - first), *mine.shape[1:])
+            padded[: len(mine)] = mine
+            parts = [torch.empty_like(padded) for _ in held]
+            with _explained():
+                dist.all_gather(parts, padded)
+            cuts = [slice(rows.start + first, min(rows.start + first + count, rows.stop)) for rows in held]
+            yield [
+                Piece(rank, rows, part[: rows.stop - rows.start].to(own.device))
+                for rank, (rows, part) in enumerate(zip(cuts, parts, strict=True))
+                if rows.stop > rows.start
+            ]
+
     def gather(self, own: Tensor, n: int) -> Tensor:
-        """Returns the n rows of an array, of which each process has its own."""
+        """Returns the n rows of an array, of which each process has its own, on all of them."""
+        return own if self.size == 1 else self._filled(own.new_empty(n, *own.shape[1:]), own)
+
+    def gather_to_first(self, own: Tensor, n: int) -> Tensor:
+        """Returns the same on rank 0 alone, in the memory of the host; the others return their own rows."""
         if self.size == 1:
             return own
-        sizes = [self.rows(n, rank) for rank in range(self.size)]
-        most = max(some.stop - some.start for some in sizes)
-        mine = self._counted("gather", own)
-        padded = mine.new_zeros(most, *mine.shape[1:])
-        padded[: len(mine)] = mine
-        parts = [torch.empty_like(padded) for _ in sizes]
-        with _explained():
-            dist.all_gather(parts, padded)
-        whole = torch.cat([part[: some.stop - some.start] for part, some in zip(parts, sizes, strict=True)])
-        return whole.to(own.device)
+        if self.first:
+            return self._filled(torch.empty(n, *own.shape[1:], dtype=own.dtype), own)
+        for _ in self.panels(_as_bytes(own), n):
+            pass
+        return own
+
+    def _filled(self, whole: Tensor, own: Tensor) -> Tensor:
+        """Writes all rows into ``whole``, (n, …), panel by panel, and returns it."""
+        target = _as_bytes(whole)
+        for panel in self.panels(_as_bytes(own), len(whole)):
+            for piece in panel:
+                target[piece.rows] = piece.values.to(target.device)
+        return whole
 
     def every(self, values: Tensor) -> Tensor:
         """Returns what each process has, (size, …), for values of one shape."""
@@ -186,6 +227,16 @@ class Team:
                 raise one.error
         return every
 
+    def divided(self, n: int, make: Callable[[slice], Made]) -> list[Made]:
+        """Returns what the processes make of their rows of n each, in order, on all of them; those without any make
+        nothing. An error of one is raised on all."""
+        mine = self.rows(n)
+        every = self.every_made(lambda: (n, [make(mine)] if mine.stop > mine.start else []))
+        for rank, (its, _) in enumerate(every):
+            if its != every[0][0]:
+                raise TeamError(f"rank {rank} of {self.size} has {its:,} rows where rank 0 has {every[0][0]:,}")
+        return [made for _, some in every for made in some]
+
     def check_same(self, told: Sequence[tuple[str, str]]) -> None:
         """Raises on every rank, by name, where one of them has another version, other data or other settings.
 
@@ -200,6 +251,11 @@ class Team:
                     f"rank {rank} of {self.size} has {what} "
                     "than rank 0: every process has to run the same program on the same data, with the same version"
                 )
+
+
+def _as_bytes(A: Tensor) -> Tensor:
+    """Returns an array of short numbers, (n, c), as the bytes that it is made of, which every backend moves."""
+    return A.contiguous().view(torch.uint8) if A.dtype == torch.int16 else A
 
 
 @contextmanager
@@ -227,6 +283,16 @@ def leave_team() -> None:
         dist.destroy_process_group()
 
 
+def team_size() -> int:
+    """Returns how many processes train together; 1 for one that is alone. It joins no team, for which it would have to
+    wait."""
+    if not dist.is_available():
+        return 1
+    if dist.is_initialized():
+        return dist.get_world_size()
+    return int(os.environ["WORLD_SIZE"]) if _starts_together() else 1
+
+
 def current_team() -> Team | None:
     """Returns the team that this process belongs to; None where it is alone.
 
@@ -236,13 +302,20 @@ def current_team() -> Team | None:
     if not dist.is_available():
         return None
     if not dist.is_initialized():
-        if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        if not _starts_together():
             return None
-        if os.environ.setdefault(JOINED, str(os.getpid())) != str(os.getpid()):
-            return None  # a child of a process that has joined: it is on its own
+        os.environ[JOINED] = str(os.getpid())
         local, here = int(os.environ["LOCAL_RANK"]), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         gpus = torch.cuda.device_count()
         if gpus:
             torch.cuda.set_device(local % gpus)
         dist.init_process_group("nccl" if gpus >= here else "gloo", timeout=PATIENCE)
     return Team()
+
+
+def _starts_together() -> bool:
+    """Says whether ``torchrun`` has started this process as one of several: not as a child of one that has joined them,
+    which is on its own."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return False
+    return os.environ.get(JOINED, str(os.getpid())) == str(os.getpid())

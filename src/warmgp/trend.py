@@ -102,7 +102,7 @@ class TrendColumns:
     ----------
     basis : Basis
     columns : Tensor, (n, p)
-        T, in the dtype of the operator.
+        T, in the dtype of the operator; of several processes each has its own rows.
     offset : Tensor, (p,), or (p, q) for several targets, float64
         Coefficients by ordinary least squares, which are taken off y beforehand. Generalised least squares finds
         the rest; the sum is the same for any offset, and y is small beside it in every precision.
@@ -120,7 +120,7 @@ class TrendSolution:
     Attributes
     ----------
     solution : Tensor, (n, p)
-        V = H⁻¹T.
+        V = H⁻¹T; of several processes each has its own rows.
     coefficients : Tensor, (p,), or (p, q) for several targets, float64
         β̂, beside the offset that y no longer has.
     """

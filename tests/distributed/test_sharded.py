@@ -12,7 +12,8 @@ import torch
 import torch.distributed as dist
 
 from distributed.teams import together
-from distributed.workers import N, solutions
+from distributed.workers import N, fused, solutions
+from warmgp.operators import has_triton
 from warmgp.processes import Team
 
 TOLERANCE = {"torch.float32": 1e-5, "torch.float64": 1e-10}
@@ -37,6 +38,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         "other_data": (),
         "parquet": (str(path),),
         "answers": (),
+        "fused": (),
+        "watched": ("rap", "cg"),
         "failed": (),
     }
     return together(2, "several", jobs)
@@ -44,7 +47,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 def check(every: list[dict[str, torch.Tensor]], alone: dict[str, torch.Tensor]) -> None:
     for rank, found in enumerate(every):
-        assert len(found) >= 20 and found.keys() == alone.keys()
+        assert found.keys() == alone.keys()
         for name, expected in alone.items():
             tolerance = next(value for dtype, value in TOLERANCE.items() if dtype in name)
             error = float((found[name] - expected).norm() / expected.norm())
@@ -54,8 +57,8 @@ def check(every: list[dict[str, torch.Tensor]], alone: dict[str, torch.Tensor]) 
 
 def test_three_processes_find_what_one_does() -> None:
     """After a fixed number of iterations, for every solver, estimator, kernel, operator and precision, also with
-    weights."""
-    check(together(3, "solutions", True), solutions(None, True))
+    weights; arrays are gathered in panels."""
+    check(together(3, "solutions", True, 300), solutions(None, True))
 
 
 @pytest.mark.whole
@@ -67,6 +70,11 @@ def test_two_processes_find_what_one_does(two: list[dict[str, Any]], alone: dict
     check([found["solutions"] for found in two], alone)
 
 
+@pytest.mark.skipif(not has_triton(), reason="Triton comes with torch for CUDA on Linux")
+def test_the_same_by_tritons_kernels(two: list[dict[str, Any]]) -> None:
+    check([found["fused"] for found in two], fused(None))
+
+
 def test_a_team_of_one_finds_the_same_bits(alone: dict[str, torch.Tensor], tmp_path: Path) -> None:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
     try:
@@ -74,6 +82,12 @@ def test_a_team_of_one_finds_the_same_bits(alone: dict[str, torch.Tensor], tmp_p
     finally:
         dist.destroy_process_group()
     assert all(torch.equal(value, alone[name]) for name, value in found.items()) and len(found) >= 20
+
+
+def test_neither_of_two_has_all_rows_while_it_trains(two: list[dict[str, Any]]) -> None:
+    for rank, found in enumerate(two):
+        for name, (steps, seen, _) in found["watched"].items():
+            assert steps == 2 and not seen, f"rank {rank}, {name}: {seen}"
 
 
 def test_what_an_iteration_sends(two: list[dict[str, Any]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import os
 import pickle
 import signal
@@ -18,16 +20,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from warmgp import GPRegressor
+from warmgp import GPRegressor, processes
 from warmgp.cli.ranks import answered
 from warmgp.cli.tables import open_table
 from warmgp.gradient import Pathwise, Standard
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
-from warmgp.operators import make_operator
+from warmgp.operators import has_triton, make_operator
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.row_noise import RowNoise
-from warmgp.operators.sharded import ShardedOperator
+from warmgp.operators.sharded import Shard, ShardedOperator
 from warmgp.processes import Team, TeamError
 from warmgp.solvers import (
     AlternatingProjections,
@@ -38,7 +40,9 @@ from warmgp.solvers import (
     StochasticGradientDescent,
     StoppingRule,
 )
+from warmgp.training.refinement import refined
 
+PANEL = processes.PANEL
 N = 211  # no multiple of the number of processes, nor of a block
 
 SOLVERS: dict[str, Solver] = {
@@ -71,16 +75,18 @@ def operator_of(
 
 
 def team_operator(team: Team | None, *arguments: Any, **options: Any) -> tuple[KernelOperator, Tensor]:
-    """Returns the same, divided among a team if there is one."""
+    """Returns the same, divided among a team if there is one: targets by the rows of this process."""
     operator, targets = operator_of(*arguments, **options)
-    return (operator if team is None else ShardedOperator(operator, team)), targets
+    operator = operator if team is None else ShardedOperator(operator, team)
+    return operator, operator.part.own(targets)
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
-def solutions(team: Team | None, everything: bool) -> dict[str, Tensor]:
+def solutions(team: Team | None, everything: bool, panel: int = processes.PANEL) -> dict[str, Tensor]:
     """Returns solutions after a fixed number of iterations, and gradients, of what is compared: all solvers in float64
-    with one kernel, or ``everything``."""
+    with one kernel, or ``everything``. Arrays are gathered in panels of so many numbers."""
     found = {}
+    processes.PANEL = panel
     for kernel in ("rbf", "matern12", "matern32", "matern52") if everything else ("matern32",):
         for kind in ("dense", "chunked") if kernel == "matern32" and everything else ("chunked",):
             for dtype in (torch.float32, torch.float64) if kind == "chunked" and everything else (torch.float64,):
@@ -92,14 +98,27 @@ def solutions(team: Team | None, everything: bool) -> dict[str, Tensor]:
                     found[f"{solver} {name}"] = solved(solver, operator, b)
                     if kernel == "matern32":
                         found[f"{solver} {name} weighted and warm"] = solved(solver, weighted, b, 0.3 * b)
+        found["corrected torch.float32"] = corrected(team, kernel)
+    processes.PANEL = PANEL
     return found
+
+
+def corrected(team: Team | None, kernel: str) -> Tensor:
+    """Returns a solution in float64 that comes from corrections in float32, which it has the digits of."""
+    double, b = team_operator(team, "chunked", kernel, torch.float64, noise=0.2)
+    single, _ = team_operator(team, "chunked", kernel, torch.float32, noise=0.2)
+    rule, solver = StoppingRule(1e-7), RecombinedProjections(block_size=64)
+    result = refined(double, single, b, torch.zeros_like(b), rule, solver, generator=torch.Generator().manual_seed(5))
+    assert result.converged
+    return double.part.whole(result.solution)
 
 
 def products(operator: KernelOperator, b: Tensor, name: str) -> dict[str, Tensor]:
     """Returns products with H of all rows, and gradients by both estimators."""
-    found = {f"matmul {name}": operator.matmul(b), f"rows {name}": operator.rows_matmul(slice(3, 203), b)}
+    part, some = operator.part, torch.arange(3, 203)
+    found = {f"matmul {name}": part.whole(part.matmul(b)), f"rows {name}": part.rows_matmul(some, b)}
     new = torch.rand(300, 3, generator=torch.Generator().manual_seed(7), dtype=torch.float64).to(b.dtype)
-    found[f"cross {name}"] = operator.cross_matmul(new, b)
+    found[f"cross {name}"] = part.cross_matmul(new, b)
     for gradient in (Pathwise(3, n_features=50), Standard(3)):
         draw = gradient.draw(operator, torch.Generator().manual_seed(3))
         targets = gradient.targets(operator, b[:, 0], draw)
@@ -109,8 +128,21 @@ def products(operator: KernelOperator, b: Tensor, name: str) -> dict[str, Tensor
 
 
 def solved(solver: str, operator: KernelOperator, b: Tensor, start: Tensor | None = None) -> Tensor:
-    rule = StoppingRule(1e-14, 3.0)
-    return SOLVERS[solver].solve(operator, b, start, rule=rule, generator=torch.Generator().manual_seed(5)).solution
+    rule, generator = StoppingRule(1e-14, 3.0), torch.Generator().manual_seed(5)
+    return operator.part.whole(SOLVERS[solver].solve(operator, b, start, rule=rule, generator=generator).solution)
+
+
+def fused(team: Team | None) -> dict[str, Tensor]:
+    """Returns a product and gradients by Triton's kernels, of two arrays and of one; nothing where Triton is not."""
+    if not has_triton():
+        return {}
+    operator, b = team_operator(team, "fused", "matern32", torch.float32)
+    part, weights, other = operator.part, torch.ones(4), b.flip(1)
+    return {
+        "matmul torch.float32": part.whole(part.matmul(b)),
+        "gradient torch.float32": part.quadratic_gradient(b, b, weights),
+        "gradient of two torch.float32": part.quadratic_gradient(b, other, weights),
+    }
 
 
 def traffic(team: Team, sizes: tuple[int, ...]) -> dict[str, list[dict[str, int]]]:
@@ -156,13 +188,114 @@ def fits(team: Team | None, folder: str) -> dict[str, Any]:
     for name, settings in FITS.items():
         model = GPRegressor(**{"n_probes": 8, "n_features": 100, "random_state": 0, **settings})
         several = np.column_stack([y, np.where(np.arange(len(y)) < 30, np.nan, X[:, 1] - y**2)])  # one has gaps
-        model.fit(X, several if name == "targets" else y, sample_weight=w if name in ("ap", "trend") else None)
+        targets, held = several if name == "targets" else y, (X[:20] + 0.01, y[:20])
+        model.fit(
+            X, targets, validation=None if name == "targets" else held,
+            sample_weight=w if name in ("ap", "trend") else None,
+        )  # fmt: skip
         found[name] = model.hyperparameters_.vector.numpy(), *model.predict(X[:20], return_std=True)
+        if name == "targets":
+            answer = model.predict_together(torch.as_tensor(X[:20]), return_std=True)
+            found["targets together"] = found[name][0], *(one.numpy() for one in answer)
+        if name != "as it comes":
+            told = np.array([value for record in model.history_ for value in record.metrics.values()])
+            found[f"{name}, held-out rows"] = told, *found[name][1:]
+    found |= updates(model)
+    for name, X_new in (("together", X[:20]), ("together, as a table", pd.DataFrame(X[:20]).to_numpy().tolist())):
+        found[name] = found["trend"][0], *model.predict_together(X_new, return_std=True)
+    alone = model.predict(X[:20]) if team is None or team.first else found["trend"][1]  # one may ask by itself
+    found["rank 0 alone"] = found["trend"][0], alone, found["trend"][2]
     path = Path(folder) / f"model-{team.size if team else 0}.warmgp"
     model.save(path)
     if team is not None:
         team.from_first(lambda: None)  # it is written by now
     found["read again"] = found["trend"][0], *GPRegressor.load(path).predict(X[:20], return_std=True)
+    return found
+
+
+def updates(model: GPRegressor) -> dict[str, Any]:
+    """Returns what a model with a trend predicts after rows came, after steps on all, and after rows went."""
+    X, y, _ = table()
+    more = X[:50] * 0.9 + 0.05, y[:50] + 0.1
+    model, found = copy.deepcopy(model), {}
+    for name, change in (
+        ("update", lambda: model.update(*more)),
+        ("update with steps", lambda: model.update(*more, n_steps=2)),
+        ("forget", lambda: model.forget(np.arange(0, 200, 7))),
+    ):
+        change()
+        found[name] = model.hyperparameters_.vector.numpy(), *model.predict(X[:20], return_std=True)
+    return found
+
+
+class Watch:
+    """Looks for arrays of all rows and more than a few columns while a model is trained: a callback of every process.
+
+    It looks after every step and at most 8 times within solves and gradients, whenever something is summed over the
+    processes, until the first array is gathered whole for the model. ``gathered`` has what that was.
+    """
+
+    everywhere = True
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+        self.gathered: list[tuple[int, str]] = []
+        self.steps = self.looks = 0
+        add, whole = Team.sum, Shard.whole
+
+        def watched(own: Team, values: Tensor) -> Tensor:
+            if self.looks < 8 and not self.gathered:
+                self.looks += 1
+                self.look("within a solve or a gradient")
+            return add(own, values)
+
+        def noted(part: Shard, A: Tensor) -> Tensor:
+            self.gathered.append((A.shape[1], str(A.dtype)))
+            return whole(part, A)
+
+        Team.sum, Shard.whole = watched, noted  # type: ignore[method-assign]
+        self._back = add, whole
+
+    def __call__(self, record: Any, state: Any) -> None:
+        self.steps += 1
+        self.look(f"after step {record.step}")
+        self.looks = 0
+
+    def look(self, when: str) -> None:
+        """Notes what is there of all rows, beside H itself, which is stored for so few."""
+        for one in gc.get_objects():
+            if type(one) is Tensor and one.ndim == 2 and one.shape[0] == MORE and FEW < one.shape[1] < MORE:
+                self.found.add(f"{tuple(one.shape)} {when}")
+
+    def close(self) -> None:
+        Team.sum, Shard.whole = self._back  # type: ignore[method-assign]
+
+
+FEW = 4  # columns of inputs, targets and what is said of rows
+MORE = 401  # rows, of which a look at float64 takes 256
+
+WATCHED: dict[str, dict[str, Any]] = {
+    "rap": {"solver": RecombinedProjections(block_size=64), "gradient": "pathwise", "trend": "quadratic"},
+    "ap": {"solver": AlternatingProjections(block_size=40), "gradient": "pathwise", "dtype": "float64"},
+    "cg": {"solver": ConjugateGradients(preconditioner_rank=0), "gradient": "standard"},
+    "sgd": {"solver": StochasticGradientDescent(batch_size=40), "gradient": "pathwise", "max_epochs": 5},
+}
+
+
+def watched(team: Team, *names: str) -> dict[str, tuple[int, set[str], list[tuple[int, str]]]]:
+    """Returns of fits by their names how many steps they have taken, which arrays of all rows there were meanwhile, and
+    what was gathered at their end."""
+    X, y, w = table(MORE)
+    settings = {"n_probes": 8, "n_features": 100, "random_state": 0, "n_steps": 2, "kernel": "matern32", "init": "ones"}
+    found = {}
+    processes.PANEL = 1500
+    for name in names:
+        watch = Watch()
+        held = X[:9] + 0.01, y[:9]
+        GPRegressor(**settings, **WATCHED[name], callbacks=[watch]).fit(X, y, validation=held, sample_weight=w)
+        watch.close()
+        found[name] = watch.steps, watch.found, watch.gathered
+    processes.PANEL = PANEL
     return found
 
 
@@ -267,7 +400,7 @@ def several(team: Team, jobs: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
 JOBS: dict[str, Callable[..., Any]] = {
     "solutions": solutions, "traffic": traffic, "fits": fits, "killed": killed, "resumed": resumed,
     "other_data": other_data, "failed": failed, "parquet": parquet, "answers": answers,
-    "several": several,
+    "several": several, "watched": watched, "fused": fused,
 }  # fmt: skip
 
 

@@ -49,7 +49,7 @@ def test_a_last_checkpoint_that_fails_leaves_the_model(tmp_path: Path, monkeypat
         raise OSError(28, "No space left on device")
 
     model = GPRegressor(n_steps=3, checkpoint=tmp_path / "c", checkpoint_every=10, random_state=0)
-    monkeypatch.setattr("warmgp.files.keeper.CheckpointKeeper.keep", lambda self, state, plan: self.__dict__.update(
+    monkeypatch.setattr("warmgp.files.keeper.CheckpointKeeper.keep", lambda self, state, plan, n: self.__dict__.update(
         _plan=plan, _latest=(state, self.generator.get_state())))  # fmt: skip
     monkeypatch.setattr("warmgp.files.keeper.write_checkpoint", full)
     with pytest.raises(OSError, match="No space"):

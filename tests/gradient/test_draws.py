@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gp_truth import toy
 from warmgp import DenseOperator, Exact, Hyperparameters, Pathwise, Standard
-from warmgp.gradient import GradientEstimator, PathwiseDraw, functions_of
+from warmgp.gradient import GradientEstimator, PathwiseDraw, functions_of, normal
 from warmgp.gradient.features import ExactPrior, FeaturePrior
 from warmgp.kernels import get_kernel
 from warmgp.schema import check_tensors
@@ -149,3 +149,19 @@ def test_probes_that_are_no_functions(name: str) -> None:
     draw = drawn(ESTIMATORS[name], operator)
     assert functions_of(draw) is None
     assert name != "exact prior" or isinstance(draw.prior, ExactPrior)
+
+
+# -- by rows ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("n", "columns"), [(1003, 5), (163, 7), (33, 1), (16, 1), (3, 2)])
+def test_rows_are_drawn_in_chunks_to_the_bits_of_one_draw(
+    n: int, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever keeps which of them, and the generator goes on from the same place."""
+    monkeypatch.setattr(normal, "AT_ONCE", 160)
+    whole, generator = torch.Generator().manual_seed(1), torch.Generator()
+    expected = torch.randn(n, columns, dtype=torch.float64, generator=whole)
+    for here in (slice(0, n), slice(n // 3, 2 * n // 3), slice(n, n)):
+        generator.manual_seed(1)
+        found = normal.normal_rows(n, columns, here, generator, dtype=torch.float64, device=torch.device("cpu"))
+        assert torch.equal(found, expected[here])
+        assert torch.equal(generator.get_state(), whole.get_state())

@@ -147,8 +147,8 @@ class Short(ConjugateGradients):
     ],
 )
 def test_the_last_solve_goes_below_the_noise_where_that_is_cheap(solver: Solver, refined: bool) -> None:
-    theta, targets = Hyperparameters(1e-3, 1.0, [1.0, 1.0]), torch.full((60, 3), 2.0, dtype=torch.float64)
-    rule = options(solver).last_rule(theta, targets)
+    theta, sizes = Hyperparameters(1e-3, 1.0, [1.0, 1.0]), torch.full((3,), 2.0, dtype=torch.float64)
+    rule = options(solver).last_rule(theta, 60, sizes)
     assert rule.tol == pytest.approx(0.03 * 1e-3 / 2.0 if refined else 0.01)
     assert (rule.probes_tol or rule.tol) == pytest.approx(0.2 * 1e-3 / 2.0 if refined else 0.01)
 

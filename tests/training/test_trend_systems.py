@@ -125,7 +125,7 @@ def test_a_trend_that_was_not_solved_for_stays_as_it_was() -> None:
     result = Cholesky().solve(made.operator, targets, rule=poor.rule)
     same, _, found = folded(made, poor, poor.solver, targets, replace(result, state=None), None, None, seeded())
     assert found is not None and not found.coefficients.any() and torch.equal(same[:, 0], made.y)
-    values = torch.linalg.eigvalsh(covariance(made.trend, torch.zeros_like(made.trend.columns), THETA))
+    values = torch.linalg.eigvalsh(covariance(made, torch.zeros_like(made.trend.columns), THETA))
     assert values.min() > 0 and values.max() < 1.02 * (0.9**2 + 0.2**2 / 90)
 
 

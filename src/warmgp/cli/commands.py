@@ -40,7 +40,6 @@ from warmgp.estimator.convergence import ConvergenceWarning
 from warmgp.estimator.maps import feature_names
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.paths import check_writable
-from warmgp.processes import writes
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -212,10 +211,9 @@ def predict(
         cells = parse_grid(grid or "", names, texts) if data is None else cells_in(data, names, texts)
         std = std or data is None or blocks is not None  # a map without its uncertainty is half a map
         source = data or Path("--grid")
-        if writes():
-            predict_map(
-                fitted, cells, source, out, std=std, samples=samples, blocks=blocks, quantiles=levels, quiet=quiet
-            )  # fmt: skip
+        predict_map(
+            fitted, cells, source, out, std=std, samples=samples, blocks=blocks, quantiles=levels, quiet=quiet
+        )  # fmt: skip
     else:
         predict_rows(fitted, data, out, std=std, samples=samples, quantiles=levels, quiet=quiet, keep=keep)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from warmgp import __version__
 from warmgp.cli.answers import NONE, FarInputs, answer, by_level
 from warmgp.cli.columns import UsageError, resolve
+from warmgp.cli.ranks import answered, in_parts
 from warmgp.cli.table_writer import TableWriter
 from warmgp.cli.tables import GRID, NetcdfTable, TableError, open_table, quoted, table_format
 from warmgp.cli.targets import by_target, names_of_answers
@@ -24,6 +26,7 @@ from warmgp.estimator.maps import OF_BLOCKS, WITH_NOISE, cell_averages, describe
 from warmgp.estimator.regressor import GPRegressor
 from warmgp.files.atomic import whole_file
 from warmgp.files.paths import check_writable
+from warmgp.processes import writes
 
 FloatArray = NDArray[np.float64]
 
@@ -43,7 +46,8 @@ def predict_map(
     """Predicts every cell that has all inputs and writes a map; with ``blocks`` the averages over cells.
 
     ``source`` is what the cells came from, for messages. A table has a row for each cell that is predicted, with its
-    coordinates; NetCDF has NaN in the others.
+    coordinates; NetCDF has NaN in the others. Of several processes each predicts a part of every chunk, and rank 0
+    writes.
     """
     names = feature_names(model)
     if blocks:
@@ -53,7 +57,16 @@ def predict_map(
     writer = map_writer(out, model, cells, results, blocks, quantiles)
     far, done = FarInputs(model), 0
     size = chunk_of_cells(blocks or 1, len(cells.dims), CHUNK_ROWS)
-    with writer, bar(quiet) as shown:
+
+    def averaged(start: int, some: slice) -> dict[str, FloatArray]:
+        means = cell_averages(model, cells, start + some.start, start + some.stop, blocks or 1)
+        found = dict(zip(("mean", "std"), means, strict=True))
+        return found | by_level(found["mean"], found["std"], quantiles)
+
+    def asked(X: Any, which: Any) -> dict[str, FloatArray]:
+        return answer(model, X, source, which, std=std, samples=samples, quantiles=quantiles)
+
+    with writer if writes() else contextlib.nullcontext(), bar(quiet) as shown:
         task = shown.add_task("predicting", total=1.0, rows="0 cells")
         for start, stop in chunks(cells.size, size):
             columns = cells.rows(list(dict.fromkeys([*names, *cells.coordinates])), start, stop)
@@ -63,15 +76,12 @@ def predict_map(
             if len(numbers):
                 X = inputs_frame(model, {name: columns[name][there] for name in names})
                 far.look(X, source, numbers)
-                if blocks:
-                    found = dict(zip(("mean", "std"), cell_averages(model, cells, start, stop, blocks), strict=True))
-                    found |= by_level(found["mean"], found["std"], quantiles)
-                else:
-                    found = answer(model, X, source, numbers, std=std, samples=samples, quantiles=quantiles)
+                found = in_parts(stop - start, partial(averaged, start)) if blocks else answered(X, numbers, asked)
                 told = by_target(model, found)
                 for name, values in made.items():
                     values[there] = told[name]
-            writer.write(columns, made, there)
+            if writes():
+                writer.write(columns, made, there)
             done += len(numbers)
             shown.update(task, completed=stop / cells.size, rows=f"{done:,} cells")
     if far.warning:

@@ -16,7 +16,7 @@ from warmgp.processes import current_team, leave_team
 
 Columns = dict[str, NDArray[np.float64]]
 
-DIVIDED = ("fit", "predict")
+DIVIDED = ("fit", "predict", "update")
 """The commands that several processes do together; the others are rank 0's alone."""
 
 
@@ -46,15 +46,19 @@ def ranks(arguments: Sequence[str] | None) -> Iterator[bool]:
         leave_team()
 
 
-def answered(X: Any, rows: range, make: Callable[[Any, range], Columns]) -> Columns:
+def answered(X: Any, rows: Any, make: Callable[[Any, Any], Columns]) -> Columns:
     """Returns what ``make`` gives for rows of a table and their numbers, by column; several processes make a part each.
 
-    X is a DataFrame. All of them have to ask for the same rows, and all have the whole answer.
+    X is a DataFrame, and ``rows`` a range or an array of as many numbers. All processes have to ask for the same rows,
+    and all have the whole answer.
     """
+    return in_parts(len(X), lambda some: make(X.iloc[some], rows[some]))
+
+
+def in_parts(n: int, make: Callable[[slice], Columns]) -> Columns:
+    """Returns what ``make`` gives for n rows, by column; several processes make a part each, and all have the whole."""
     team = current_team()
     if team is None:
-        return make(X, rows)
-    mine = team.rows(len(X))
-    parts = team.every_made(lambda: make(X.iloc[mine], rows[mine]) if mine.stop > mine.start else {})
-    some = [part for part in parts if part]  # there may be more processes than rows
-    return {name: np.concatenate([part[name] for part in some]) for name in some[0]}
+        return make(slice(0, n))
+    parts = team.divided(n, make)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -56,7 +56,8 @@ def update_file(
 ) -> None:
     """Adds the rows of a table to a model in a file and writes it to ``out``, which may be that very file.
 
-    Whatever ends it before, the file at ``out`` stays as it was: a new one takes its place once it is whole.
+    Whatever ends it before, the file at ``out`` stays as it was: a new one takes its place once it is whole. Of several
+    processes rank 0 writes it.
     """
     keeping.check(path, data, out, n_steps)
     model = GPRegressor.load(path, device)

@@ -143,7 +143,7 @@ class Fitting:
     ) -> tuple[Plan, TrainingData, TrainingResult, Others]:
         """Checks, plans, resumes or starts, and trains; what has to be closed afterwards goes on the stack."""
         settings, began = check_parameters(self._parameters()), time.perf_counter()
-        team = stack.enter_context(Together(self.solver, self.device).speaking())
+        team = stack.enter_context(Together(self.device).speaking())
         noise = robust_noise(self, X, y, weight, variance)
         data, others = by_pattern(replace(training_data(self, X, y, validation, *noise), team=team.team))
         generator, drawn = torch.Generator(), int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -153,16 +153,16 @@ class Fitting:
             mark = made_from(self, data.as_given, seed)
             team.check_same(mark[1], self.checkpoint, self.time_limit)
         planned = partial(plan_and_warn, settings, data.x.shape, data.too_fine, data.known_noise, data.n_targets)
-        plan = team.planned(planned, len(data.x))
+        plan = team.decided(planned)
         if self.checkpoint is not None:
-            keeper = CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator)
-            state, plan = team.resumed(keeper, plan, data.x.shape, mark, generator, stack)
+            keeper = CheckpointKeeper(self.checkpoint, self.checkpoint_every, *mark, generator, team.team)
+            state, plan = team.resumed(keeper, plan, data.x.shape, stack)
         tied, chosen = data.scaler.columns.tied if self.ard else (), None
         lengths = data.x.shape[1] if self.ard else 1
         if state is None and is_chosen(settings):
             limits = Limits(self.noise_floor, tied=tied, learned=self.learn_noise)
             choose = partial(with_kernel, plan, settings, data, lengths=lengths, limits=limits, seed=seed)
-            plan, chosen = team.chosen(choose, len(data.x))
+            plan, chosen = team.decided(choose)
         data = data.drawn(plan.rows, seed)
         stack.enter_context(limited_threads(plan.threads))
         verbose = self.verbose and team.first
@@ -181,10 +181,12 @@ class Fitting:
             problem = data.problem(plan, kernel, state.theta, state.solution.dtype)
         callbacks = team.callbacks(self.callbacks, stack)
         if keeper is not None:
-            team.kept(keeper, state, plan, callbacks)
+            team.kept(keeper, state, plan, len(data.x), callbacks)
         if verbose:
             callbacks.append(stack.enter_context(training_bar(plan, state.step)))
         result = train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
+        if keeper is not None:
+            keeper.gather()
         del problem  # whose H may be as large as that of the next
         plan = _told(plan, told_of_patterns(self.target_names_, data, others))
         apart = partial(self._solved_apart, settings, data.scaler.angle, plan, result, team, until)
@@ -208,7 +210,7 @@ class Fitting:
         data = data.turned(angle) if angle else data
         given = replace(settings, kernel=kernel, init=theta, n_steps=0, time_limit=None)
         planned = partial(plan_and_warn, given, data.x.shape, "", data.known_noise, data.n_targets)
-        plan = team.planned(planned, len(data.x))
+        plan = team.decided(planned)
         options = replace(self._options(plan, until), signal_ratio=math.inf)  # θ is the same for all
         problem = data.problem(plan, kernel, theta, plan.dtype)
         generator = torch.Generator().manual_seed(seed)

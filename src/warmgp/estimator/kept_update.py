@@ -36,12 +36,15 @@ class KeptUpdate:
         The state to go on from; None where there was no file.
     plan : Plan
         The plan to go on by: that of the file, or the one that was made now.
+    rows : int
+        The rows of the model with the new ones, n.
     """
 
     keeper: CheckpointKeeper
     team: Together
     state: TrainingState | None
     plan: Plan
+    rows: int
 
     @classmethod
     def of(
@@ -51,18 +54,18 @@ class KeptUpdate:
         plan: Plan,
         shape: tuple[int, int],
         generator: torch.Generator,
+        team: Together,
         stack: contextlib.ExitStack,
     ) -> KeptUpdate:
         """Claims the file of an estimator's ``checkpoint`` and reads what is there, for rows of that shape, (n, d);
         refuses that of anything else."""
-        team = Together(model.solver, model.device)
-        keeper = CheckpointKeeper(model.checkpoint, model.checkpoint_every, *mark, generator)
-        state, plan = team.resumed(keeper, plan, shape, mark, generator, stack)
-        return cls(keeper, team, state, plan)
+        keeper = CheckpointKeeper(model.checkpoint, model.checkpoint_every, *mark, generator, team.team)
+        state, plan = team.resumed(keeper, plan, shape, stack)
+        return cls(keeper, team, state, plan, shape[0])
 
     def watch(self, state: TrainingState, callbacks: list[Callback]) -> None:
         """Writes where the update starts, and has every step seen by the keeper before the other callbacks."""
-        self.team.kept(self.keeper, state, self.plan, callbacks)
+        self.team.kept(self.keeper, state, self.plan, self.rows, callbacks)
 
 
 def update_mark(model: Any, posterior: Posterior, new: Mapping[str, Any], n_steps: int) -> tuple[str, dict[str, str]]:

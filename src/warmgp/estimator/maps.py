@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,8 +52,11 @@ def described(
     return about | {"source": "warmgp"}, {"mean": {"long_name": mean}, "std": {"long_name": std}}
 
 
-def predict_named(model: Any, X: Any, *, std: bool, include_noise: bool) -> Any:
-    """Returns the mean, and perhaps std, of every cell of a named grid; NaN where an input is missing."""
+def predict_named(model: Any, X: Any, *, std: bool, include_noise: bool, predict: Callable[..., Any]) -> Any:
+    """Returns the mean, and perhaps std, of every cell of a named grid; NaN where an input is missing.
+
+    ``predict`` is the method of the model that is asked for rows.
+    """
     names = feature_names(model)
     cells = cells_of(X, names)
     made = {name: np.full(_shape(model, cells), np.nan) for name in ("mean", "std")[: 1 + std]}
@@ -63,7 +66,7 @@ def predict_named(model: Any, X: Any, *, std: bool, include_noise: bool) -> Any:
         if not there.any():
             continue
         inputs = inputs_of(model, {name: values[there] for name, values in columns.items()})
-        found = model.predict(inputs, return_std=std, include_noise=include_noise)
+        found = predict(inputs, return_std=std, include_noise=include_noise)
         for values, part in zip(made.values(), found if std else (found,), strict=True):
             values[start:stop][there] = part
     return _dataset(model, X, cells, made, WITH_NOISE if include_noise else WITHOUT_NOISE)

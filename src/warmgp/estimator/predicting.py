@@ -28,6 +28,7 @@ from warmgp.kernels import Kernel
 from warmgp.planning.plan import Plan
 from warmgp.planning.threads import free_threads, limited_threads
 from warmgp.posterior import Posterior
+from warmgp.processes import current_team
 from warmgp.training.state import TrainingOptions
 
 FloatArray = NDArray[np.float64]
@@ -98,7 +99,7 @@ class Predicting(Targets):
         if is_named(X):
             if return_cov:
                 raise ValueError("return_cov is not for named grids: give rows of inputs, or ask for return_std")
-            return predict_named(self, X, std=return_std, include_noise=include_noise)
+            return predict_named(self, X, std=return_std, include_noise=include_noise, predict=self.predict)
         if wants_gradient(X):
             if return_cov:
                 raise ValueError(
@@ -120,6 +121,32 @@ class Predicting(Targets):
             std = torch.as_tensor(both[..., 1] + noise).sqrt().numpy()
             centre = self.scaler_.y_back(both[..., 0])
             return like(X, all_finite(centre)), like(X, all_finite(self.scaler_.y_scale_back(std)))
+
+    def predict_together(self, X: ArrayLike, return_std: bool = False, include_noise: bool = True) -> Any:
+        """Returns what :meth:`predict` does, at rows of X that several processes have divided among them.
+
+        Under ``torchrun`` every process has to call it, with the same model and X: each predicts its part of the rows,
+        all return the whole answer, and an error of one is raised by all. A process alone predicts all rows. There is
+        no covariance, which is of all rows at once, and no gradient in X.
+        """
+        check_is_fitted(self, "hyperparameters_")
+        if is_named(X):
+            ask = self.predict_together
+            return predict_named(self, X, std=return_std, include_noise=include_noise, predict=ask)
+        if wants_gradient(X):
+            raise ValueError("predict_together has no gradient in X: pass X.detach(), or ask predict")
+        team = current_team()
+        if team is None or team.size == 1 or len(X) == 0:  # type: ignore[arg-type]
+            return self.predict(X, return_std, include_noise=include_noise)
+
+        def part(rows: slice) -> tuple[FloatArray, ...]:
+            some = X.iloc[rows] if hasattr(X, "iloc") else X[rows]  # type: ignore[index]
+            found = self.predict(some, return_std, include_noise=include_noise)
+            return tuple(to_numpy(one) for one in (found if return_std else (found,)))
+
+        parts = team.divided(len(X), part)  # type: ignore[arg-type]
+        made = [like(X, np.concatenate(one)) for one in zip(*parts, strict=True)]
+        return tuple(made) if return_std else made[0]
 
     def _covariance(self, x: torch.Tensor, noise: float) -> FloatArray:
         """Returns the covariance in units of y, (m, m), or (m, m, q) for several targets."""

@@ -138,7 +138,7 @@ class TrainingData:
         trend = None
         if self.trend is not None:
             basis, offset = self.trend.basis, tensor(self.trend.offset, torch.float64)
-            trend = TrendColumns(basis, tensor(basis.at(torch.as_tensor(self.x)).numpy()), offset)
+            trend = TrendColumns(basis, tensor(basis.at(operator.part.own(torch.as_tensor(self.x))).numpy()), offset)
         if dtype == torch.float64:
             return Problem(operator, tensor(self.y), held_out, trend=trend)
         original = tensor(self.x, torch.float64), tensor(self.y, torch.float64)

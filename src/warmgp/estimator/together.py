@@ -10,18 +10,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeVar
 
 import torch
 
-from warmgp.files.checkpoint import read_checkpoint
 from warmgp.files.keeper import CheckpointKeeper
-from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
 from warmgp.processes import Team, current_team
-from warmgp.solvers import AlternatingProjections, RecombinedProjections
 from warmgp.training.state import Callback, StepRecord, TrainingState
 
 Made = TypeVar("Made")
@@ -32,9 +28,8 @@ logger = logging.getLogger("warmgp")
 class Together:
     """Holds the team of a fit, or none: rank 0 plans, chooses, starts, writes and speaks; all of them train."""
 
-    def __init__(self, solver: object, device: object) -> None:
+    def __init__(self, device: object) -> None:
         self.team: Team | None = current_team()
-        self._blocks = isinstance(solver, str)  # whether blocks are not a user's own
         if self.team is not None and self.team.size > 1 and ":" in str(device):
             raise ValueError(
                 f'device={str(device)!r} would put every process on one GPU: say device="cuda", and each takes its own'
@@ -57,36 +52,16 @@ class Together:
             own = ("version of warmgp", __version__), ("checkpoint", str(checkpoint)), ("time_limit", str(time_limit))
             self.team.check_same([*own, *marks.items()])
 
-    def planned(self, make: Callable[[], Plan], n: int) -> Plan:
-        """Returns rank 0's plan for n points, with blocks for as many processes as there are."""
-        return self.chosen(lambda: (make(), None), n)[0]
-
-    def chosen(
-        self, choose: Callable[[], tuple[Plan, Hyperparameters | None]], n: int
-    ) -> tuple[Plan, Hyperparameters | None]:
-        """Returns rank 0's choice of a kernel: its plan, for as many processes as there are, and where it ended."""
-        team = self.team
-        if team is None:
-            return choose()
-
-        def shared() -> tuple[Plan, Hyperparameters | None]:
-            plan, theta = choose()
-            return shared_plan(plan, team.size, n, blocks=self._blocks), theta
-
-        return team.from_first(shared)
-
     def resumed(
         self,
         keeper: CheckpointKeeper,
         plan: Plan,
         shape: tuple[int, int],
-        marks: tuple[str, Mapping[str, str]],
-        generator: torch.Generator,
         stack: contextlib.ExitStack,
     ) -> tuple[TrainingState | None, Plan]:
         """Returns state and plan of the checkpoint, and sets the generator; (None, plan) where there is none.
 
-        Rank 0 claims the file until the stack is closed; the others read it, too, onto their own devices.
+        Rank 0 claims the file until the stack is closed; the others read it, too, and each keeps its own rows.
         """
         mine: list[Any] = [None, plan]
 
@@ -96,9 +71,7 @@ class Together:
             return mine[0] is not None
 
         if self.decided(by_first) and not self.first:
-            state, random, plan = read_checkpoint(keeper.path, marks[0], plan, shape, marks[1])
-            generator.set_state(random)
-            return state, plan
+            return keeper.read(plan, shape)
         return mine[0], mine[1]
 
     def started(self, make: Callable[[], TrainingState], generator: torch.Generator) -> TrainingState:
@@ -124,41 +97,22 @@ class Together:
             finally:
                 logger.setLevel(level)
 
-    def kept(self, keeper: CheckpointKeeper, state: TrainingState, plan: Plan, callbacks: list[Callback]) -> None:
-        """Writes the first checkpoint, and puts its keeper before the other callbacks: on rank 0."""
-        self.decided(lambda: keeper.keep(state, plan))
-        if self.first:
-            callbacks.insert(0, keeper)
+    def kept(
+        self, keeper: CheckpointKeeper, state: TrainingState, plan: Plan, n: int, callbacks: list[Callback]
+    ) -> None:
+        """Writes the first checkpoint of n rows, and puts its keeper before the other callbacks, on every process."""
+        keeper.keep(state, plan, n)
+        callbacks.insert(0, keeper)
 
     def callbacks(self, asked: Sequence[Callback], stack: contextlib.ExitStack) -> list[Callback]:
-        """Returns the callbacks of this process: rank 0 has them all, and Ctrl-C; the others have none.
+        """Returns the callbacks of this process: rank 0 has them all, and Ctrl-C; the others those that are for all.
 
         Ctrl-C reaches every process, each at another moment. Rank 0 raises it after the step, for all of them.
         """
         if self.team is None:
             return list(asked)
         interrupt = stack.enter_context(_interrupts())
-        return [*asked, interrupt] if self.first else []
-
-
-def shared_plan(plan: Plan, size: int, n: int, *, blocks: bool) -> Plan:
-    """Returns a plan for so many processes: where ``blocks`` are not a user's own they are larger, because an exchange
-    costs the same for every block.
-
-    Blocks of alternating projections, whose factors are kept, are as many times as large. Those of recombined
-    projections are factored in every sweep, which costs n b²: with 2 n/b exchanges that is least for b³ in proportion
-    to the number of processes.
-    """
-    solver = plan.solver
-    reason = f"{size} processes share the work: times are estimates for one."
-    if any(one.startswith(reason) for one in plan.why):  # it is one already
-        return plan
-    if blocks and isinstance(solver, AlternatingProjections | RecombinedProjections):
-        times = size if isinstance(solver, AlternatingProjections) else size ** (1 / 3)
-        block = max(solver.block_size, min(round(times * solver.block_size), n // (2 * size)))
-        solver = replace(solver, block_size=block)
-        reason += f" Blocks have {block:,} rows, so that there are fewer exchanges."
-    return replace(plan, solver=solver, why=(*plan.why, reason))
+        return [*asked, interrupt] if self.first else [one for one in asked if getattr(one, "everywhere", False)]
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.prepare import TrainingData
 from warmgp.estimator.row_weights import RowWeights, row_weights
 from warmgp.estimator.several import Pattern, check_several
+from warmgp.estimator.together import Together
 from warmgp.estimator.trend import OrdinaryTrend, term_name
 from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
@@ -33,12 +35,13 @@ from warmgp.planning.request import Request
 from warmgp.planning.threads import limited_threads
 from warmgp.planning.updates import plan_update
 from warmgp.posterior import Posterior
+from warmgp.processes import writes
 from warmgp.training.adam import Adam
 from warmgp.training.carried_over import Carried, with_rows, without_rows
 from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.outlying import weights_of
 from warmgp.training.problem import Problem
-from warmgp.training.state import StepRecord, TrainingOptions, TrainingState
+from warmgp.training.state import Callback, StepRecord, TrainingOptions, TrainingState
 from warmgp.trend import DependentTermError
 
 FloatArray = NDArray[np.float64]
@@ -83,6 +86,9 @@ class Updating:
     patterns_: tuple[Pattern, ...]
     which_: tuple[int, ...]
     report_: Any
+    device: Any
+    checkpoint: Any
+    callbacks: Any
 
     def update(
         self,
@@ -104,6 +110,8 @@ class Updating:
         Where the update fails or is interrupted before a step is done, the model stays as it was. With steps and the
         parameter ``checkpoint`` it keeps a checkpoint as :meth:`fit` does, in a file of its own: the same update of the
         same model, also of one that was loaded, goes on from it.
+
+        Of several processes all have to call it, with the same rows and the same model.
         """
         check_is_fitted(self, "hyperparameters_")
         check_count("n_steps", n_steps, least=0)
@@ -129,7 +137,8 @@ class Updating:
         if drift.is_far:
             told = drift.told(n_steps, self.target_names_)
             self.report_ = replace(self.report_, remarks=(*self.report_.remarks, told))
-            warn_user(told)
+            if writes():
+                warn_user(told)
         if result.stopped_early == "interrupted":
             raise KeyboardInterrupt(f"after {len(result.history)} of {n_steps} steps, whose model is kept")
         return self
@@ -139,7 +148,7 @@ class Updating:
 
         Rows are those of the model, counted from 0: those of :meth:`fit`, less what it left out, and after them those
         of every :meth:`update`; ``y_train_`` has their targets. Hyperparameters stay. Where it fails or is interrupted,
-        the model stays as it was.
+        the model stays as it was. Of several processes all have to call it.
         """
         check_is_fitted(self, "hyperparameters_")
         self._check_whole("forget")
@@ -209,18 +218,24 @@ class Updating:
         old, before = self.posterior_, dict(vars(self))
         if len(rows.x) < 2:
             raise ValueError(f"{len(rows.x)} rows are left to the model, and at least two are needed: keep more")
-        data = self._data(rows)
-        plan = self._plan(data, changed, n_steps)
         accepted, generator = False, self._generator()
         try:
             with contextlib.ExitStack() as stack:
+                team = stack.enter_context(Together(self.device).speaking())
+                keeps = bool(n_steps) and new is not None and self.checkpoint is not None
+                if keeps or team.team is not None:
+                    mark = update_mark(self, old, {"X": rows.x} if new is None else new.named, n_steps)
+                    team.check_same(mark[1], self.checkpoint, None)
+                data = replace(self._data(rows), team=team.team)
+                plan = team.decided(partial(self._plan, data, changed, n_steps))
+                plan = replace(plan, device=old.x.device)  # each process has its own
                 kept = None
-                if n_steps and new is not None and self.checkpoint is not None:  # type: ignore[attr-defined]
-                    mark = update_mark(self, old, new.named, n_steps)
-                    kept = KeptUpdate.of(self, mark, plan, rows.x.shape, generator, stack)
+                if keeps:
+                    kept = KeptUpdate.of(self, mark, plan, rows.x.shape, generator, team, stack)
                     plan = kept.plan
                 stack.enter_context(limited_threads(plan.threads))
-                result = self._solved(data, plan, n_steps, old, carry, generator, kept)
+                callbacks = team.callbacks(self.callbacks, stack)
+                result = self._solved(data, plan, n_steps, old, carry, generator, kept, callbacks)
                 history = list(self.history_)
                 self._publish(plan, data, result)  # type: ignore[attr-defined]
                 done = [replace(record, step=record.step + len(history)) for record in result.history]
@@ -289,6 +304,7 @@ class Updating:
         carry: Any,
         generator: torch.Generator,
         kept: KeptUpdate | None,
+        callbacks: list[Callback],
     ) -> TrainingResult:
         """Carries the posterior over and trains from there, or from a checkpoint; in float64 at once where it was
         float64 before."""
@@ -301,10 +317,12 @@ class Updating:
             single = data.problem(plan, old.kernel, old.theta, torch.float32).operator
             problem = replace(problem, single=single)
         state = _start(problem, plan, options, old, carry, saved)
-        callbacks = list(self.callbacks)  # type: ignore[attr-defined]
         if kept is not None:
             kept.watch(state, callbacks)
-        return train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
+        result = train_problem(problem, options, generator=generator, state=state, callbacks=callbacks)
+        if kept is not None:
+            kept.keeper.gather()
+        return result
 
     def _generator(self) -> torch.Generator:
         """Returns the generator of this update: of the model's functions, and of how often it was updated, alone."""

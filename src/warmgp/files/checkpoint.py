@@ -21,6 +21,7 @@ from warmgp.files.format import FileError, read, write
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.memory import training_bytes
 from warmgp.planning.planner import Plan
+from warmgp.processes import Team
 from warmgp.schema import (
     DOUBLE,
     SchemaError,
@@ -108,13 +109,18 @@ def write_checkpoint(
 
 
 def read_checkpoint(
-    path: str | os.PathLike[str], fingerprint: str, plan: Plan, shape: tuple[int, int], made_from: Mark | None = None
+    path: str | os.PathLike[str],
+    fingerprint: str,
+    plan: Plan,
+    shape: tuple[int, int],
+    made_from: Mark | None = None,
+    team: Team | None = None,
 ) -> tuple[TrainingState, Tensor, Plan]:
     """Returns (state, generator state, plan) of a checkpoint of the same data and settings; only the number of steps
     may be another, if no fewer than were taken.
 
     ``plan`` is what would be done without the file, for data of that ``shape``: its device is taken, and its solver
-    where the file names one that is not ours.
+    where the file names one that is not ours. The state has the rows of this process of a ``team``.
     """
     tensors, content = read(path, "checkpoint")
     try:
@@ -134,10 +140,11 @@ def read_checkpoint(
         expect(saved.rows <= shape[0], "plan.rows", f"at most {shape[0]}", saved.rows)
         shape = saved.rows or shape[0], shape[1]
         solver_tensors = {name: tensors.pop(name) for name in list(tensors) if name.startswith(f"{SOLVER}.")}
-        _check(tensors, content, saved, plan, shape)
+        _check(tensors, content, saved, plan, shape, 1 if team is None else team.size)
         packed = {name.removeprefix(f"{SOLVER}."): tensor for name, tensor in solver_tensors.items()}
         solver_state = saved.solver.unpack(packed, content[SOLVER], shape)
-        return _state(tensors, content, saved, solver_state), tensors["generator"], saved
+        own = tensors if team is None else _own_rows(tensors, saved, team)
+        return _state(own, content, saved, solver_state), tensors["generator"], saved
     except FileError:
         raise
     except ValueError as error:
@@ -226,7 +233,12 @@ def _why_no_more(saved: Plan, plan: Plan, step: int) -> str:
 
 
 def _check(
-    tensors: Mapping[str, Tensor], content: Mapping[str, Any], saved: Plan, plan: Plan, shape: tuple[int, int]
+    tensors: Mapping[str, Tensor],
+    content: Mapping[str, Any],
+    saved: Plan,
+    plan: Plan,
+    shape: tuple[int, int],
+    processes: int,
 ) -> None:
     """Raises unless the tensors fit their rules, each other, the content and the plan."""
     n, d = shape
@@ -256,11 +268,20 @@ def _check(
             given == plan.n_features or saved.rows != plan.rows, name, f"{plan.n_features} as by the settings", given
         )
     expect(saved.trend_terms == plan.trend_terms, "plan.trend_terms", f"{plan.trend_terms}", saved.trend_terms)
-    needs = training_bytes(saved, n, d)
+    needs = training_bytes(saved, n, d, processes)
     if needs > 2 * plan.memory_budget:  # what is free changes from day to day
         raise SchemaError(
             f"needs about {needs / 2**30:.1f} GiB, and the memory budget is {plan.memory_budget / 2**30:.1f} GiB"
         )
+
+
+def _own_rows(tensors: Mapping[str, Tensor], plan: Plan, team: Team) -> dict[str, Tensor]:
+    """Returns the tensors of a checkpoint with the rows of this process alone, where they have a row for each point."""
+    rules = {**SOLVED, **TREND, **plan.gradient.draw_rules}
+    by_rows = {name for name, rule in rules.items() if rule.shape[0] == "n"}
+    return {
+        name: tensor[team.rows(len(tensor))].clone() if name in by_rows else tensor for name, tensor in tensors.items()
+    }
 
 
 def _state(tensors: Mapping[str, Tensor], content: Mapping[str, Any], plan: Plan, solver_state: Any) -> TrainingState:

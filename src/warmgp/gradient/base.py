@@ -9,12 +9,14 @@ Of several targets Y = [y_1 … y_q], which are independent given one H, L is th
 An estimator says which probe systems to solve beside y and how their solutions give the trace. What is random in the
 probes is a *draw*, independent of θ: with warm starts it is kept for the whole training, without them it is drawn anew
 at every step. ``targets`` evaluates the draw at the operator's θ.
+
+Arrays of n rows have those of this process alone (``operator.part``), which are all where there is no other.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -55,6 +57,12 @@ class GradientEstimator(ABC):
         if isinstance(draw, Tensor):
             return draw.double()
         return draw.in_float64() if hasattr(draw, "in_float64") else draw
+
+    def by_rows(self, draw: Any, change: Callable[[Tensor], Tensor]) -> Any:
+        """Returns the same draw with other rows: ``change`` makes them of every array that it holds by rows."""
+        if isinstance(draw, Tensor):
+            return change(draw)
+        return draw.by_rows(change) if hasattr(draw, "by_rows") else draw
 
     def pack(self, draw: Any) -> dict[str, Tensor]:
         """Returns a draw as the tensors that a checkpoint holds, by the names of ``draw_rules``."""

@@ -37,7 +37,7 @@ class Exact(GradientEstimator):
 
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
         factor = _factor_of(result)
-        v = solve_with_factor(factor, targets.to(factor))  # (n, q)
+        v = solve_with_factor(factor, operator.part.whole(targets).to(factor))  # (n, q)
         q, inverse = v.shape[1], inverse_from_factor(factor)
         if operator.rows is None:
             trace = 0.5 * (sum(float(one @ one) for one in v.T) - q * float(inverse.diagonal().sum()))
@@ -56,7 +56,7 @@ class Exact(GradientEstimator):
     def log_marginal_likelihood(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> float:
         """Returns L(θ) in float64."""
         factor = _factor_of(result)
-        y = targets.to(factor)
+        y = operator.part.whole(targets).to(factor)
         return log_marginal_likelihood(y, solve_with_factor(factor, y), factor)
 
 

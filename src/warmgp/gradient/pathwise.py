@@ -7,8 +7,8 @@ samples for free: (f|y)(·) = f(·) + k(·, x)(v_y − ẑ).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from warmgp.checks import check_count, check_features
 from warmgp.gradient.base import GradientEstimator, columns, quadratic_weights
 from warmgp.gradient.features import ExactPrior, FeaturePrior
+from warmgp.gradient.normal import normal_of
 from warmgp.operators.base import KernelOperator
 from warmgp.schema import TensorRule
 from warmgp.solvers.result import SolveResult
@@ -27,7 +28,7 @@ class PathwiseDraw:
     """Holds prior functions and noise, both independent of θ until evaluated."""
 
     prior: FeaturePrior | ExactPrior
-    noise: Tensor  # w, (n, s)
+    noise: Tensor  # w, (n, s), of the rows of this process
 
     @property
     def functions(self) -> FeaturePrior | None:
@@ -38,6 +39,10 @@ class PathwiseDraw:
         """Returns the same draw in float64."""
         prior = self.prior.in_float64() if isinstance(self.prior, FeaturePrior) else self.prior
         return PathwiseDraw(prior, self.noise.double())
+
+    def by_rows(self, change: Callable[[Tensor], Tensor]) -> PathwiseDraw:
+        """Returns the draw with other rows of what it holds by rows."""
+        return replace(self, noise=change(self.noise))
 
 
 def functions_of(draw: Any) -> FeaturePrior | None:
@@ -97,26 +102,26 @@ class Pathwise(GradientEstimator):
                 dtype=operator.dtype,
                 plain=self.prior == "plain",
             )
-        noise = torch.randn(operator.n, self.n_probes, dtype=torch.float64, generator=generator)
-        return PathwiseDraw(prior, noise.to(device=operator.device, dtype=operator.dtype))
+        return PathwiseDraw(prior, normal_of(operator.part, self.n_probes, generator))
 
     def targets(self, operator: KernelOperator, y: Tensor, draw: PathwiseDraw) -> Tensor:
+        part = operator.part
         f = (
-            draw.prior.evaluate(operator)
+            part.own(draw.prior.evaluate(operator))
             if isinstance(draw.prior, ExactPrior)
-            else draw.prior.evaluate(operator.x, operator.theta)
+            else draw.prior.evaluate(part.own(operator.x), operator.theta)
         )
         return torch.cat([columns(y), f + self._noise(operator, draw)], 1)
 
     @staticmethod
     def _noise(operator: KernelOperator, draw: PathwiseDraw) -> Tensor:
-        """Returns ε = √d w, (n, s)."""
-        scale = operator.noise.scale_at()
+        """Returns ε = √d w of the own rows, (n, s)."""
+        scale = operator.noise.scale_at(operator.part.here)
         return (scale.to(draw.noise.dtype) if isinstance(scale, Tensor) else scale) * draw.noise
 
     def gradient(self, operator: KernelOperator, result: SolveResult, targets: Tensor) -> Tensor:
         v = result.solution
-        return operator.quadratic_gradient(v, v, quadratic_weights(self.n_probes, v.shape[1] - self.n_probes))
+        return operator.part.quadratic_gradient(v, v, quadratic_weights(self.n_probes, v.shape[1] - self.n_probes))
 
     def pack(self, draw: PathwiseDraw | None) -> dict[str, Tensor]:
         if draw is None or draw.functions is None:

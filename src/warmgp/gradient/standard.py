@@ -13,6 +13,7 @@ from torch import Tensor
 
 from warmgp.checks import check_count
 from warmgp.gradient.base import GradientEstimator, columns, quadratic_weights
+from warmgp.gradient.normal import normal_of
 from warmgp.operators.base import KernelOperator
 from warmgp.schema import TensorRule
 from warmgp.solvers.result import SolveResult
@@ -32,8 +33,7 @@ class Standard(GradientEstimator):
 
     def draw(self, operator: KernelOperator, generator: torch.Generator) -> Tensor:
         """Draws z, (n, s)."""
-        z = torch.randn(operator.n, self.n_probes, dtype=torch.float64, generator=generator)
-        return z.to(device=operator.device, dtype=operator.dtype)
+        return normal_of(operator.part, self.n_probes, generator)
 
     def targets(self, operator: KernelOperator, y: Tensor, draw: Tensor) -> Tensor:
         return torch.cat([columns(y), draw], 1)
@@ -42,7 +42,7 @@ class Standard(GradientEstimator):
         v = result.solution
         q = v.shape[1] - self.n_probes
         right = torch.cat([v[:, :q], targets[:, q:]], 1)  # [v_y, z]
-        return operator.quadratic_gradient(v, right, quadratic_weights(self.n_probes, q))
+        return operator.part.quadratic_gradient(v, right, quadratic_weights(self.n_probes, q))
 
     def pack(self, draw: Tensor | None) -> dict[str, Tensor]:
         return {} if draw is None else {"probes": draw}

@@ -12,8 +12,7 @@ from the shapes, because caching and symmetry do not change it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import torch
@@ -25,6 +24,7 @@ from warmgp.operators.distances import distances, distances_within
 from warmgp.operators.indices import Index, check_rows, index_size, part_of, ranges, zero_own
 from warmgp.operators.origin import Origin
 from warmgp.operators.part import Part
+from warmgp.operators.quadratic import symmetric_tiles
 from warmgp.operators.row_noise import Noise, RowNoise, add_noise, rows_at
 from warmgp.operators.scratch import Counter, Scratch, default_tile_entries
 from warmgp.operators.summing import add_product, sum_dtype
@@ -267,7 +267,7 @@ class KernelOperator(ABC):
             add_product(out[rows], self.kernel.evaluate(r, work)[0].mul_(self.signal_variance), V[columns])
         return out.to(V.dtype)
 
-    def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor, *, share: tuple[int, int] = (0, 1)) -> Tensor:
+    def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
         """Returns ∂/∂θ Σ_c weights_c a_cᵀ H(θ) b_c, a float64 vector in the order of ``Hyperparameters.vector``.
 
         It takes one pass over the kernel. With G = A diag(weights) Bᵀ formed tile by tile,
@@ -280,46 +280,45 @@ class KernelOperator(ABC):
         ----------
         A, B : Tensor, (n, c)
         weights : Tensor, (c,)
-        share : (int, int)
-            Which part of the sums is made, and of how many parts: they add up to the gradient.
         """
-        left = A * weights.to(A)
         if self.rows is None:
-            trace = float((left.double() * B.double()).sum())
+            trace = float(((A * weights.to(A)).double() * B.double()).sum())
         else:
             trace = float(self.noise.quadratic_trace(A, B, weights))
-        if A is not B:  # G + Gᵀ as one product
-            left, right = torch.cat([left, B], 1).div_(2), torch.cat([B, left], 1)
-        else:
-            right = B
+        return self.gradient_from_weights(symmetric_tiles(A, B, weights, self._scratch), trace)
 
-        def G(rows: slice, columns: slice) -> Tensor:
-            tile = self._scratch.tile("G", index_size(rows), index_size(columns))
-            return torch.mm(left[rows], right[columns].T, out=tile)
+    def cross_gradient(self, rows: slice, columns: slice, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
+        """Returns what pairs of one of p ``rows`` and one of q other ``columns`` add to :meth:`quadratic_gradient`.
 
-        return self.gradient_from_weights(G, trace, share=share)
+        Both orders of a pair count. A and B, (p + q, c), have the values of the rows first, then those of the columns.
+        """
+        p, q = index_size(rows), index_size(columns)
+        G = symmetric_tiles(A, B, weights, self._scratch, rows.start, columns.start - p)
+        tiles = ((part_of(rows, mine), part_of(columns, its)) for mine, its in self._tiles(p, q))
+        return self.gradient_from_weights(G, 0.0, tiles)
 
     def gradient_from_weights(
-        self, weights: Callable[[slice, slice], Tensor], trace: float, *, share: tuple[int, int] = (0, 1)
+        self,
+        weights: Callable[[slice, slice], Tensor],
+        trace: float,
+        tiles: Iterable[tuple[slice, slice]] | None = None,
     ) -> Tensor:
         """Returns ∂/∂θ Σ_ij G_ij H_ij(θ) for a symmetric G by tiles: ``weights(rows, columns)`` is G[rows, columns].
 
         ``trace`` is Σ_i G_ii/w_i, all that the noise needs. With W = G∘ω(r) the length scales need only
         Σ_ij W_ij (z_i − z_j)² = Σ_i z_i² (W1)_i + Σ_j z_j² (Wᵀ1)_j − 2 Σ_i z_i (Wz)_i, so a tile costs one product
         with [1, z], never an n × n × d array. That sum cancels for close pairs: where their weights are huge, or where
-        there are few inputs, differences are taken input by input instead. ``share`` is as in
-        :meth:`quadratic_gradient`.
+        there are few inputs, differences are taken input by input instead. ``tiles`` are those on and above the
+        diagonal, unless they are given: one off the diagonal counts for that across it, too.
         """
-        first, parts = share
         d = self._z.shape[1]
         signal = torch.zeros((), dtype=torch.float64, device=self.device)
         lengths = torch.zeros(d, dtype=torch.float64, device=self.device)
         precise = torch.float64 if self._largest > 1e3 else self.dtype  # the sum over W cancels by a factor of |z|²
-        z1 = torch.cat([self._z.new_ones(self.n, 1), self._z], 1).to(precise)  # (n, 1 + d)
-        for rows, columns in islice(self._upper_tiles(), first, None, parts):
+        for rows, columns in self._upper_tiles() if tiles is None else tiles:
             k, W = self._evaluate(rows, columns)
             G = weights(rows, columns)
-            times = 2.0 if columns.start > rows.start else 1.0  # for the tile across the diagonal, too
+            times = 1.0 if columns.start == rows.start else 2.0  # for the tile across the diagonal, too
             W.mul_(G)
             signal += times * k.mul_(G).sum()
             if self._exact_differences:
@@ -329,7 +328,8 @@ class KernelOperator(ABC):
                 continue
             if columns.start == rows.start:  # a point with itself: zero by (z_i − z_i)², whatever its weight
                 W.diagonal().zero_()
-            Wz = (W.to(precise) @ z1[columns]).double()  # (b, 1 + d)
+            z1 = torch.cat([self._z.new_ones(W.shape[1], 1), self._z[columns]], 1).to(precise)  # (b', 1 + d)
+            Wz = (W.to(precise) @ z1).double()  # (b, 1 + d)
             column_sums = W.sum(0, dtype=precise).double()  # (b',)
             zr, zc = self._z[rows].double(), self._z[columns].double()
             lengths += times * (Wz[:, 0] @ zr.square() + column_sums @ zc.square() - 2.0 * (zr * Wz[:, 1:]).sum(0))
@@ -337,7 +337,7 @@ class KernelOperator(ABC):
         ell = self.theta.length_scales
         gradient_lengths = per_input / ell if ell.numel() == d else per_input.sum(0, keepdim=True) / ell
         gradient_signal = 2.0 * self.theta.signal_scale * signal.cpu()
-        gradient_noise = 2.0 * self.theta.noise_scale * (trace if first == 0 else 0.0)
+        gradient_noise = 2.0 * self.theta.noise_scale * trace
         return torch.cat([gradient_noise[None], gradient_signal[None], gradient_lengths])
 
     # -- evaluating kernels ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -16,6 +17,10 @@ def index_size(index: Index) -> int:
     return index.stop - index.start if isinstance(index, slice) else int(index.numel())
 
 
+@overload
+def part_of(index: slice, part: slice) -> slice: ...
+@overload
+def part_of(index: Index, part: slice) -> Index: ...
 def part_of(index: Index, part: slice) -> Index:
     """Returns the index of some of the rows that ``index`` selects: those at the places ``part`` among them."""
     return slice(index.start + part.start, index.start + part.stop) if isinstance(index, slice) else index[part]

@@ -1,7 +1,8 @@
-"""The rows of H that a process works on, and what a solver does with arrays of n rows: all of it goes through here.
+"""The rows of H that a process works on, and what is done with arrays of n rows: all of it goes through here.
 
-A solver keeps v, r and its other arrays by the rows of its process. :class:`Part` is for a process alone, which has all
-rows: nothing is moved, nothing is copied. :class:`~warmgp.operators.sharded.Shard` is for one of several.
+Targets, solutions, probes and all that a solver keeps are by the rows of their process, in a solve and around it.
+:class:`Part` is for a process alone, which has all rows: nothing is moved, nothing is copied.
+:class:`~warmgp.operators.sharded.Shard` is for one of several.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Answer = TypeVar("Answer")
 
 
 class Part:
-    """Does for all rows of H what a solver needs of the rows of its process."""
+    """Does for all rows of H what training needs of the rows of its process."""
 
     alone = True  # whether there is no other process
     size, rank = 1, 0
@@ -34,6 +35,10 @@ class Part:
     def here(self) -> slice:
         """The rows of this process."""
         return slice(0, self.operator.n)
+
+    def in_float64(self, x: Tensor | None = None) -> Part:
+        """Returns the same rows of H in float64; x (n, d) are the inputs before they were rounded, if these differ."""
+        return Part(self.operator.in_float64(x=x))
 
     # -- arrays ------------------------------------------------------------------------------------------------------
     def own(self, A: Tensor) -> Tensor:
@@ -64,9 +69,21 @@ class Part:
         """Returns the sum over all processes of what each has summed over its own rows."""
         return values
 
-    def norms(self, R: Tensor) -> Tensor:
-        """Returns the norms of the columns of an array, (c,)."""
-        return torch.linalg.vector_norm(R, dim=0)
+    def largest(self, A: Tensor) -> Tensor:
+        """Returns the largest size of a number in each column of an array, (c,)."""
+        return A.abs().amax(0)
+
+    def norms(self, R: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Returns the norms of the columns of an array, (c,), in that dtype, by default its own."""
+        return torch.linalg.vector_norm(R, dim=0, dtype=dtype)
+
+    def root_mean_squares(self, R: Tensor) -> Tensor:
+        """Returns the root mean square of each column of an array, (c,)."""
+        return R.square().mean(0).sqrt()
+
+    def all_finite(self, A: Tensor) -> bool:
+        """Says whether all numbers of an array are finite."""
+        return bool(torch.isfinite(A).all())
 
     # -- products ----------------------------------------------------------------------------------------------------
     def matmul(self, V: Tensor) -> Tensor:
@@ -80,6 +97,14 @@ class Part:
     def rows_matmul(self, index: Tensor, V: Tensor) -> Tensor:
         """Returns H[index, :] V, (b, c), on every process."""
         return self.operator.rows_matmul(index, V)
+
+    def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
+        """Returns K(x_new, x) V, (m, c), on every process."""
+        return self.operator.cross_matmul(x_new, V)
+
+    def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
+        """Returns ∂/∂θ Σ_c weights_c a_cᵀ H(θ) b_c, (2 + d,) in float64, on every process, for A and B of (n, c)."""
+        return self.operator.quadratic_gradient(A, B, weights)
 
     def subtract_columns(self, R: Tensor, index: Index, W: Tensor) -> None:
         """Subtracts the own rows of H[:, index] W from R in place, for W of (b, c)."""

@@ -26,6 +26,7 @@ from warmgp.planning.costs import (
 )
 from warmgp.planning.plan import Plan
 from warmgp.planning.request import MAP_INPUTS
+from warmgp.planning.sharing import shared_rates
 from warmgp.planning.solver_choice import has_neighbours
 from warmgp.solvers import ConjugateGradients, RecombinedProjections, Solver
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS
@@ -34,9 +35,15 @@ CLIMB_EVALUATIONS = 80
 """Evaluations on all points that climbs of the likelihood usually take, of the most that they may."""
 
 
-def training_seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
-    """Estimates the seconds of a whole training, with its start and its last solve; one that settles may take less."""
-    seconds = _steps_seconds(plan, plan.solver, n, d, plan.n_steps, rates)
+def training_seconds(plan: Plan, n: int, d: int, rates: Rates, processes: int = 1) -> float:
+    """Estimates the seconds of a whole training, with its start and its last solve; one that settles may take less.
+
+    Of several processes rank 0 alone makes the start; ``rates`` are those of one.
+    """
+    shared = shared_rates(
+        rates, plan.solver, n, plan.columns, processes, itemsize=plan.dtype.itemsize, on_gpu=plan.device.type == "cuda"
+    )
+    seconds = _steps_seconds(plan, plan.solver, n, d, plan.n_steps, shared)
     if plan.start_solver is not None:
         seconds += _steps_seconds(plan, plan.start_solver, plan.sample_size, d, N_STEPS, rates)
     if plan.local is not None:
@@ -46,9 +53,9 @@ def training_seconds(plan: Plan, n: int, d: int, rates: Rates) -> float:
     if plan.climb is not None:
         seconds += exact_seconds(rates, plan.climb.points, CLIMB_EVALUATIONS)
     if plan.first_epochs is not None and plan.n_steps:
-        seconds += FIRST_RAP_EPOCHS * n**2 * rates.recompute
+        seconds += FIRST_RAP_EPOCHS * n**2 * shared.recompute
     if isinstance(plan.solver, RecombinedProjections) and plan.promote:  # two residuals of the last solve in float64
-        seconds += 2 * DOUBLE[plan.device.type == "cuda"] * n**2 * rates.recompute
+        seconds += 2 * DOUBLE[plan.device.type == "cuda"] * n**2 * shared.recompute
     if plan.init == "subset":
         seconds += min(N_CENTROIDS, n) * exact_seconds(rates, plan.neighbourhood_size, N_STEPS)
     return seconds

@@ -42,18 +42,19 @@ def exact_fits(n: int, d: int, n_probes: int, budget: int) -> bool:
     return H_fits(n, torch.float64, budget - vector_bytes(n, d, n_probes, torch.float64))
 
 
-def training_bytes(plan: Plan, n: int, d: int) -> int:
-    """Returns the bytes that steps hold at their peak: H and factors, solutions, and a few copies of them."""
-    vectors = vector_bytes(n, d, plan.columns - 1 + plan.trend_terms, plan.dtype)
+def training_bytes(plan: Plan, n: int, d: int, processes: int = 1) -> int:
+    """Returns the bytes that steps hold at their peak: H and factors, solutions, and a few copies of them; on each of
+    several processes that share them by rows."""
+    vectors = vector_bytes(n, d, plan.columns - 1 + plan.trend_terms, plan.dtype, processes)
     if plan.solver.name == "cholesky":
         return 3 * dense_bytes(n, torch.float64) + vectors
     matrices = dense_bytes(n, plan.dtype) if plan.operator == "dense" else 0
     matrices += factor_bytes(plan.solver, n)
     if isinstance(plan.solver, AlternatingProjections):
-        matrices += _block_bytes(plan.solver, plan.rule, n, plan.dtype.itemsize)
+        matrices += _block_bytes(plan.solver, plan.rule, n, plan.dtype.itemsize, processes)
     if isinstance(plan.solver, RecombinedProjections):
         on_gpu = plan.device.type == "cuda"
-        matrices += projection_bytes(plan.solver, n, plan.columns, plan.dtype, on_gpu)
+        matrices += projection_bytes(plan.solver, n, plan.columns, plan.dtype, on_gpu, processes)
     return matrices + vectors
 
 
@@ -62,30 +63,33 @@ CLIMBED_BYTES = 80
 gradient is made of, in float64."""
 
 
-def peak_bytes(plan: Plan, n: int, d: int) -> int:
+def peak_bytes(plan: Plan, n: int, d: int, processes: int = 1) -> int:
     """Returns the bytes that a whole training holds at its peak: that of its steps, of its start on a sample, or of a
-    correction at its end."""
-    steps = training_bytes(plan, n, d)
+    correction at its end; on each of several processes."""
+    steps = training_bytes(plan, n, d, processes)
     if isinstance(plan.solver, RecombinedProjections) and plan.promote:
         columns, on_gpu = plan.columns + plan.trend_terms, plan.device.type == "cuda"
-        steps = max(steps, correction_bytes(plan.solver, n, d, columns, on_gpu))
+        steps = max(steps, correction_bytes(plan.solver, n, d, columns, on_gpu, processes))
     if plan.climb is not None:
         steps = max(steps, CLIMBED_BYTES * plan.climb.points**2)
     if plan.start_solver is None:
         return steps
     sample = dense_bytes(plan.sample_size, torch.float32) + factor_bytes(plan.start_solver, plan.sample_size)
-    return max(steps, sample + vector_bytes(n, d, plan.columns - 1 + plan.trend_terms, plan.dtype))
+    return max(steps, sample + vector_bytes(n, d, plan.columns - 1 + plan.trend_terms, plan.dtype, processes))
 
 
-def correction_bytes(solver: RecombinedProjections, n: int, d: int, columns: int, on_gpu: bool) -> int:
+def correction_bytes(
+    solver: RecombinedProjections, n: int, d: int, columns: int, on_gpu: bool, processes: int = 1
+) -> int:
     """Returns the bytes of a correction to float64 at the end of recombined projections in float32: probes, solutions
     and targets in float64, a residual, and what the solver holds of the columns that are corrected at once.
 
     Other solvers are corrected, too, but not at sizes where that counts.
     """
     at_once = columns_at_once(n, columns)
-    held = 4 * n * (7 * columns + 6 * at_once) + 4 * n * d * 8
-    return held + projection_bytes(solver, n, at_once, torch.float32, on_gpu)
+    held = 4 * rows_of(n, processes) * (7 * columns + 6 * at_once) + 4 * n * d * 8
+    held += model_bytes(n, columns, torch.float64, processes)
+    return held + projection_bytes(solver, n, at_once, torch.float32, on_gpu, processes)
 
 
 def factor_bytes(solver: Solver, n: int) -> int:
@@ -106,22 +110,39 @@ def preconditioner_bytes(solver: ConjugateGradients, n: int) -> int:
     return LOW_RANK_COPIES * 8 * n * solver.preconditioner_rank + near
 
 
-def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, size: int) -> int:
+def _block_bytes(solver: AlternatingProjections, rule: StoppingRule, n: int, size: int, processes: int) -> int:
     """Returns the bytes of all blocks' factors and of one block with its factor in float64; grown, if they may grow."""
     b, grown = min(n, solver.block_size), solver.largest_block
     if grown and solver.grow_after and (rule.max_epochs is None or rule.max_epochs > solver.grow_after) and grown > b:
         b, size = grown, 8
-    return size * n * b + 2 * 8 * b**2
+    return size * rows_of(n, processes) * b + 2 * 8 * b**2
 
 
-def projection_bytes(solver: RecombinedProjections, n: int, columns: int, dtype: torch.dtype, on_gpu: bool) -> int:
+def projection_bytes(
+    solver: RecombinedProjections, n: int, columns: int, dtype: torch.dtype, on_gpu: bool, processes: int = 1
+) -> int:
     """Returns the bytes of the blocks of recombined projections in the making, in float64, of the inverses that are
     made, that wait and that are projected onto, and of the sweeps that are recombined."""
     b, size = min(n, solver.block_size), dtype.itemsize
-    making = (4 * 8 + 3 * size) * min(solver.together * b**2, n * b) if on_gpu else 2 * 8 * b**2
-    return making + 2 * solver.directions * n * columns * size
+    at_once = on_gpu and processes == 1  # else each process makes a block
+    making = (4 * 8 + 3 * size) * min(solver.together * b**2, n * b) if at_once else 2 * 8 * b**2
+    return making + 2 * solver.directions * rows_of(n, processes) * columns * size
 
 
-def vector_bytes(n: int, d: int, n_probes: int, dtype: torch.dtype) -> int:
-    """Returns the bytes of solutions, targets, residuals and their copies, and of the inputs."""
-    return 8 * n * (1 + max(1, n_probes)) * dtype.itemsize + 4 * n * d * 8
+def vector_bytes(n: int, d: int, n_probes: int, dtype: torch.dtype, processes: int = 1) -> int:
+    """Returns the bytes of solutions, targets, residuals and their copies, which several processes share, and of the
+    inputs."""
+    columns = 1 + max(1, n_probes)
+    shared = 8 * rows_of(n, processes) * columns * dtype.itemsize
+    return shared + model_bytes(n, columns, dtype, processes) + 4 * n * d * 8
+
+
+def model_bytes(n: int, columns: int, dtype: torch.dtype, processes: int) -> int:
+    """Returns the bytes of what each of several processes has of all rows at the end, the model: its solutions, and its
+    targets in 16 bits; 0 for one process, where copies of them are counted already."""
+    return n * columns * (dtype.itemsize + 2) if processes > 1 else 0
+
+
+def rows_of(n: int, processes: int) -> int:
+    """Returns how many of n rows one of several processes has, at most."""
+    return -(-n // processes)

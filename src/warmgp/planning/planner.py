@@ -42,6 +42,7 @@ from warmgp.planning.estimates import check_memory, training_seconds
 from warmgp.planning.memory import H_fits, peak_bytes
 from warmgp.planning.plan import Plan as Plan
 from warmgp.planning.request import Request, Settings
+from warmgp.planning.sharing import choose_blocks
 from warmgp.planning.solver_choice import choose_solver
 from warmgp.planning.starts import (
     choose_climb,
@@ -100,6 +101,7 @@ def _planned(request: Request) -> Plan:
     chooses = decided(decisions.choose_kernel_first(request))
     n_features = decided(decisions.choose_features(request))
     solver = decided(choose_solver(request, n_features, rates))
+    solver = decided(choose_blocks(request, solver))
     gradient = decided(decisions.choose_gradient(request, solver, n_features))
     init = decided(decisions.choose_start(request, solver, gradient))
     local = decided(choose_local_start(request, solver, init))
@@ -136,9 +138,9 @@ def _planned(request: Request) -> Plan:
         threads=threads,
         trend_terms=request.trend_terms,
     )
-    needs = peak_bytes(plan, request.n, request.d)
+    needs = peak_bytes(plan, request.n, request.d, request.processes)
     check_memory(plan, request.n, needs)
-    seconds = training_seconds(plan, request.n, request.d, rates)
+    seconds = training_seconds(plan, request.n, request.d, rates, request.processes)
     if chooses:
         seconds += choice_seconds(rates, request.n, is_map=request.is_map, on_gpu=request.device.type == "cuda")
     return replace(plan, why=tuple(why), estimated_seconds=seconds, estimated_bytes=needs)

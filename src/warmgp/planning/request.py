@@ -13,6 +13,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel, get_kernel
 from warmgp.planning.devices import available_memory, resolve_device
 from warmgp.planning.gpu_pace import Pace, pace_of
+from warmgp.processes import team_size
 from warmgp.solvers import Solver, StoppingRule, get_solver
 from warmgp.trend import Asked, check_trend, term_count
 
@@ -129,6 +130,8 @@ class Request:
         The number of targets, q, which share all else.
     chosen : Kernel or None
         The kernel that the data have chosen; None until then, and where one was given.
+    processes : int
+        How many processes share the work.
     """
 
     n: int
@@ -141,16 +144,21 @@ class Request:
     known_noise: bool = False
     chosen: Kernel | None = None
     n_targets: int = 1
+    processes: int = 1
 
     @classmethod
     def of(
         cls, n: int, d: int, settings: Settings, too_fine: str = "", known_noise: bool = False, n_targets: int = 1
     ) -> Request:
-        """Makes the request for this machine: its device, the memory that is free there, and its pace."""
+        """Makes the request for this machine: its device, the memory that is free there, its pace, and the processes
+        that share it."""
         device = resolve_device(settings.device)
         budget = settings.memory_budget
         memory = bytes_of(budget) if budget is not None else available_memory(device)
-        return cls(n, d, settings, device, memory, pace_of(device), too_fine, known_noise, n_targets=n_targets)
+        return cls(
+            n, d, settings, device, memory, pace_of(device), too_fine, known_noise, n_targets=n_targets,
+            processes=team_size(),
+        )  # fmt: skip
 
     @property
     def kernel(self) -> Kernel:

@@ -201,7 +201,7 @@ def conjugate_gradients(request: Request, n: int) -> ConjugateGradients:
     whole = whole and (n < LARGE or not request.is_map)
     suffice = request.kernel.near_neighbours_suffice
     if request.is_map and not (whole and (on_gpu or n < NEAR_FROM or not suffice)):
-        left = budget - vector_bytes(n, request.d, request.others, torch.float32)
+        left = budget - vector_bytes(n, request.d, request.others, torch.float32, request.processes)
         for rank in (RANK_BESIDE, 0):
             near = ConjugateGradients(rank, pivot_every=20, neighbours=NEAR)
             if preconditioner_bytes(near, n) <= left:
@@ -231,8 +231,8 @@ def recombined_projections(request: Request, n: int | None = None) -> Recombined
     Blocks are as large as their factors are worth, and fewer of them are in the making where memory is short.
     """
     n, on_gpu = n or request.n, request.device.type == "cuda"
-    rates, budget = usual_rates(request), request.memory_budget
-    vectors = vector_bytes(n, request.d, request.others, SINGLE)
+    rates, budget, size = usual_rates(request), request.memory_budget, request.processes
+    vectors = vector_bytes(n, request.d, request.others, SINGLE, size)
     least, product = LEAST_BLOCK[on_gpu], SWEEP * n * rates.recompute  # of one column
     if least * product < BLOCK_CALL[on_gpu]:
         least = LEAST_BLOCK_BY_LAUNCHES
@@ -240,9 +240,9 @@ def recombined_projections(request: Request, n: int | None = None) -> Recombined
     b = min(n, least if request.is_map else MOST_BLOCK, max(least, b))
 
     def fits(solver: RecombinedProjections) -> bool:
-        sweeps = vectors + projection_bytes(solver, n, request.columns, SINGLE, on_gpu)
+        sweeps = vectors + projection_bytes(solver, n, request.columns, SINGLE, on_gpu, size)
         columns = request.columns + request.trend_terms
-        return max(sweeps, correction_bytes(solver, n, request.d, columns, on_gpu)) <= budget
+        return max(sweeps, correction_bytes(solver, n, request.d, columns, on_gpu, size)) <= budget
 
     for directions, together in WAYS:
         solver = RecombinedProjections(b, directions, max(1, min(together, MADE_AT_ONCE // b**2)))

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.indices import index_size
 from warmgp.operators.near_order import near_order
 from warmgp.operators.new_points import NearPoints
 
@@ -33,7 +34,7 @@ AT_ONCE = {True: 2**22, False: 2**26}
 """Entries of blocks that are held at once, in float64, by whether that is on a CPU."""
 
 
-def grown(operator: KernelOperator, residual: Tensor, generator: torch.Generator) -> Tensor:
+def grown(operator: KernelOperator, residual: Tensor, generator: torch.Generator, here: slice | None = None) -> Tensor:
     """Returns what new rows add to old solutions, (n, c) in float64: U S⁻¹ r by near points.
 
     Parameters
@@ -44,22 +45,26 @@ def grown(operator: KernelOperator, residual: Tensor, generator: torch.Generator
         r, what the old solutions do not predict of the targets of the m new rows.
     generator : torch.Generator
         Draws the order of the rows.
+    here : slice, optional
+        The rows that are returned; by default all.
     """
-    old = operator.n - len(residual)
-    right = torch.zeros(operator.n, residual.shape[1], dtype=torch.float64, device=operator.device)
-    right[old:] = residual
-    out = torch.zeros_like(right)
+    old, here = operator.n - len(residual), slice(0, operator.n) if here is None else here
+    none = torch.zeros(1, residual.shape[1], dtype=torch.float64, device=operator.device)
+    right = torch.cat([none, residual.double()])  # an old row has nothing left
+    out = none.new_zeros(index_size(here), residual.shape[1])
     for groups in _groups(operator, old, generator):
         L, failed = torch.linalg.cholesky_ex(operator.blocks(groups))  # (k, b, b)
-        half = torch.linalg.solve_triangular(L, right[groups], upper=False)
+        half = torch.linalg.solve_triangular(L, right[(groups - old + 1).clamp_min(0)], upper=False)
         half[:, :-1] = 0.0
         added = torch.linalg.solve_triangular(L.mT, half, upper=True)
         added[failed != 0] = 0.0  # rows that coincide beside next to no noise: the solver has to do it
-        out.index_add_(0, groups.flatten(), added.flatten(0, 1))
+        _add(out, groups - here.start, added, len(out))
     return out
 
 
-def shrunk(operator: KernelOperator, solution: Tensor, rest: int, generator: torch.Generator) -> Tensor:
+def shrunk(
+    operator: KernelOperator, solution: Tensor, rest: int, generator: torch.Generator, here: slice | None = None
+) -> Tensor:
     """Returns solutions of the first ``rest`` rows alone, (rest, c) in float64, by near points.
 
     Parameters
@@ -67,22 +72,34 @@ def shrunk(operator: KernelOperator, solution: Tensor, rest: int, generator: tor
     operator : KernelOperator
         H of all rows, those that go last.
     solution : Tensor, (n, c)
-        The solutions for all of them.
+        The solutions for all of them; with ``here`` for those rows, and those that go after them.
     rest : int
         How many rows stay.
     generator : torch.Generator
         Draws the order of the rows.
+    here : slice, optional
+        Those of the rows that stay that are returned; by default all.
     """
-    out = solution.double().clone()
+    here = slice(0, rest) if here is None else here
+    out, own = solution.double().clone(), index_size(here)
     for groups in reversed(list(_groups(operator, rest, generator))):
         L, failed = torch.linalg.cholesky_ex(operator.blocks(groups))
-        near, gone = groups[:, :-1], groups[:, -1:]
+        places = torch.where(groups < rest, groups - here.start, groups - rest + own)
+        places = torch.where((groups < rest) & (places >= own), -1, places)  # of other processes
+        near, gone = places[:, :-1], places[:, -1:]
         weighted = torch.linalg.solve_triangular(
             L[:, :-1, :-1].mT, L[:, -1:, :-1].mT @ out[gone], upper=True
         )  # W v of those that go, (k, near, c)
         weighted[failed != 0] = 0.0
-        out.index_add_(0, near.flatten(), weighted.flatten(0, 1))
-    return out[:rest]
+        _add(out, near, weighted, len(out))
+    return out[:own]
+
+
+def _add(out: Tensor, places: Tensor, values: Tensor, count: int) -> None:
+    """Adds values (k, b, c) to the rows of ``out`` at ``places`` (k, b), where these are from 0 to ``count`` − 1."""
+    index, values = places.flatten(), values.flatten(0, 1)
+    inside = (index >= 0) & (index < count)
+    out.index_add_(0, index[inside], values[inside])
 
 
 def _groups(operator: KernelOperator, old: int, generator: torch.Generator) -> Iterator[Tensor]:

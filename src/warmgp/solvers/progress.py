@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import index_size
 from warmgp.operators.part import Part
 from warmgp.solvers.result import SolveResult, StoppingRule
 
@@ -81,13 +82,12 @@ class Progress:
         lower that distance, while the residual may rise far above |b| on the way to u: by the residual, progress would
         not accumulate from solve to solve.
         """
-        _check(operator, targets, start)
-        b, scale = normalise(targets)
         part = operator.part
-        b = part.own(b)
+        _check(part, targets, start)
+        b, scale = normalise(part, targets)
         progress = cls(operator, part, rule, b, torch.zeros_like(b), b.clone(), scale)
         if start is not None:
-            progress.go_to(part.own(start.to(b) / scale))
+            progress.go_to(start.to(b) / scale)
             if rule.max_epochs is None:
                 worse = ~(part.norms(progress.r) <= 1.0)  # or not a number
             else:
@@ -226,7 +226,7 @@ class Progress:
         """Closes the books: returns the solution in the units of the targets, and what it cost."""
         mean, probes = self.norms()
         return SolveResult(
-            solution=self.part.whole(self.v * self.scale),
+            solution=self.v * self.scale,
             residual_mean=mean,
             residual_probes=probes,
             residual_checked=self.checked,
@@ -242,33 +242,35 @@ class Progress:
         )
 
 
-def _check(operator: KernelOperator, targets: Tensor, start: Tensor | None) -> None:
-    """Raises unless targets and start are finite and fit the operator."""
-    if targets.ndim != 2 or targets.shape[0] != operator.n or targets.shape[1] == 0:
-        raise ValueError(f"targets must have shape ({operator.n}, 1 + s), got {tuple(targets.shape)}")
+def _check(part: Part, targets: Tensor, start: Tensor | None) -> None:
+    """Raises unless targets and start are finite and fit the rows of this process."""
+    operator, rows = part.operator, index_size(part.here)
+    if targets.ndim != 2 or targets.shape[0] != rows or targets.shape[1] == 0:
+        of = "" if part.alone else f" for the rows of process {part.rank}"
+        raise ValueError(f"targets must have shape ({rows}, 1 + s){of}, got {tuple(targets.shape)}")
     if targets.dtype != operator.dtype or targets.device != operator.device:
         raise ValueError(
             f"targets must be {operator.dtype} on {operator.device} like the operator, "
             f"got {targets.dtype} on {targets.device}"
         )
-    if not bool(torch.isfinite(targets).all()):
+    if not part.all_finite(targets):
         raise ValueError("targets must be finite, got NaN or infinity")
     if start is not None:
         if start.shape != targets.shape:
             raise ValueError(f"start must have the targets' shape {tuple(targets.shape)}, got {tuple(start.shape)}")
-        if not bool(torch.isfinite(start).all()):
+        if not part.all_finite(start):
             raise ValueError("start must be finite, got NaN or infinity")
 
 
-def normalise(targets: Tensor) -> tuple[Tensor, Tensor]:
+def normalise(part: Part, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Returns targets of unit norm, (n, 1 + s), and their norms, (1 + s,); a zero target stays zero with norm 1.
 
     They are scaled by the largest entry first, so that no norm over- or underflows.
     """
-    largest = targets.abs().amax(0)
+    largest = part.largest(targets)
     largest = torch.where(largest > 0, largest, torch.ones_like(largest))
     b = targets / largest
-    norm = torch.linalg.vector_norm(b, dim=0)
+    norm = part.norms(b)
     norm = torch.where(norm > 0, norm, torch.ones_like(norm))
     return b / norm, largest * norm
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from warmgp.gradient import PathwiseDraw
 from warmgp.gradient.base import columns
-from warmgp.operators.base import KernelOperator
+from warmgp.operators.part import Part
 from warmgp.posterior import Posterior
 from warmgp.training.precision import some_rows
 from warmgp.training.problem import Problem
@@ -61,21 +61,28 @@ class Accuracy:
 
 
 def accuracy(posterior: Posterior, problem: Problem, draw: PathwiseDraw) -> Accuracy:
-    """Judges a posterior by float64 rows of H at its θ. ``draw`` holds the probes that it was solved for."""
+    """Judges a posterior, which has all rows, by float64 rows of H at its θ. ``draw`` holds the probes that it was
+    solved for, by the rows of this process."""
     rows = some_rows(len(posterior.x), posterior.x.device, ROWS)
-    double = problem.operator.at(posterior.theta).in_float64(x=problem.x_exact)
-    solution = posterior.solution.double()
-    found = double.rows_matmul(rows, solution)  # (rows, q + s)
+    part = problem.operator.at(posterior.theta).part
+    double = part.in_float64(problem.x_exact)
+    found = double.rows_matmul(rows, double.own(posterior.solution).double())  # (rows, q + s)
     f = posterior.prior.evaluate(posterior.x[rows], posterior.theta).double()
-    noise = double.noise
+    noise = double.operator.noise
     scale = noise.scale_at(rows)  # σ, or √d of those rows, (rows, 1)
     first = columns(_first(posterior, problem, rows))
-    targets = torch.cat([first, f + scale * draw.noise[rows].double()], 1)
-    rounded = posterior.products(posterior.x[rows]).double() + noise.times(solution[rows], rows)
+    targets = torch.cat([first, f + scale * double.take(draw.noise, rows).double()], 1)
+    rounded = _products(posterior, part, rows) + noise.times(posterior.solution[rows].double(), rows)
     squares = ((targets - found).square() + (rounded - found).square()) / scale**2
     mean, samples = squares.tensor_split((posterior.n_targets,), 1)
     spread = max(float(samples.mean().sqrt()), _of_trend(posterior, problem, double, rows))
     return Accuracy(float(mean.mean(0).max().sqrt()), float(mean.max().sqrt()), spread)
+
+
+def _products(posterior: Posterior, part: Part, rows: Tensor) -> Tensor:
+    """Returns K[rows, :] [v_y, ẑ_1 … ẑ_s] by a prediction's arithmetic, in float64; several processes divide it."""
+    x = posterior.x[rows]
+    return (posterior.products(x) if part.alone else part.cross_matmul(x, part.own(posterior.solution))).double()
 
 
 def _first(posterior: Posterior, problem: Problem, rows: Tensor) -> Tensor:
@@ -87,13 +94,14 @@ def _first(posterior: Posterior, problem: Problem, rows: Tensor) -> Tensor:
     return y - posterior.trend.basis.at(problem.x_exact[rows]) @ beside
 
 
-def _of_trend(posterior: Posterior, problem: Problem, double: KernelOperator, rows: Tensor) -> float:
+def _of_trend(posterior: Posterior, problem: Problem, double: Part, rows: Tensor) -> float:
     """Returns the error of the trend in units of σ: the residual of its systems for a β drawn from N(0, A⁻¹)."""
     if problem.trend is None or posterior.trend is None:
         return 0.0
-    trend = posterior.trend
-    residual = trend.basis.at(problem.x_exact[rows]) - double.rows_matmul(rows, trend.solution.double())
+    trend, noise = posterior.trend, double.operator.noise
+    residual = trend.basis.at(problem.x_exact[rows])
+    residual = residual - double.rows_matmul(rows, double.own(trend.solution).double())
     variance = ((residual @ trend.covariance) * residual).sum(1)
-    if double.rows is None:
-        return float(variance.mean().sqrt()) / double.noise.scale
-    return float((variance / double.noise.at(rows)).mean().sqrt())
+    if double.operator.rows is None:
+        return float(variance.mean().sqrt()) / noise.scale
+    return float((variance / noise.at(rows)).mean().sqrt())

@@ -17,7 +17,9 @@ from torch import Tensor
 
 from warmgp.gradient import PathwiseDraw
 from warmgp.gradient.base import columns
+from warmgp.gradient.normal import normal_rows
 from warmgp.operators import make_operator
+from warmgp.operators.indices import Index
 from warmgp.operators.row_noise import Noise
 from warmgp.posterior import Posterior
 from warmgp.solvers.new_rows import grown, shrunk
@@ -44,57 +46,72 @@ class Carried:
     trend: TrendSolution | None = None
 
 
-def noise_draws(old: Posterior, generator: torch.Generator) -> Tensor:
-    """Returns the noise w behind the functions of a posterior, (n, s) in float64.
+def noise_draws(old: Posterior, generator: torch.Generator, rows: Index) -> Tensor:
+    """Returns the noise w behind the functions of a posterior at some of its rows, (rows, s) in float64.
 
     It is what their targets have beside the functions; the targets of an exact posterior are H ẑ. Where neither is
     known, because the samples were never solved for well, noise is drawn anew.
     """
     if old.targets is not None:
-        targets = old.targets.values()
+        targets = old.targets.at(rows).values()
     elif old.exact:
         operator = make_operator("auto", old.x.double(), old.kernel, old.theta, rows=old.noise)
-        targets = operator.matmul(old.solution[:, old.n_targets :].double())
+        targets = operator.matmul(old.solution[:, old.n_targets :].double())[rows]
+    elif isinstance(rows, slice):
+        return normal_rows(len(old.x), old.n_samples, rows, generator, dtype=torch.float64, device=old.x.device)
     else:
-        return _normal(len(old.x), old, generator)
-    functions = old.prior.evaluate(old.x, old.theta).double()
-    return (targets - functions) / Noise(old.theta, old.noise).scale_at()
+        return _normal(len(old.x), old, generator)[rows]
+    functions = old.prior.evaluate(old.x[rows], old.theta).double()
+    return (targets - functions) / Noise(old.theta, old.noise).scale_at(rows)
 
 
 def with_rows(old: Posterior, problem: Problem, generator: torch.Generator, *, solved: bool = True) -> Carried:
-    """Returns a posterior carried over to a problem whose last rows are new; without ``solved`` the functions alone."""
-    operator, count = problem.operator, len(old.x)
-    noise = torch.cat([noise_draws(old, generator), _normal(operator.n - count, old, generator)])
-    draw = _draw(old, problem, noise)
+    """Returns a posterior carried over to a problem whose last rows are new; without ``solved`` the functions alone.
+
+    Of several processes each has its own rows, and what is there of the new ones.
+    """
+    operator, count, part = problem.operator, len(old.x), problem.operator.part
+    here = part.here
+    kept = slice(min(here.start, count), min(here.stop, count))  # old rows of this process
+    before = noise_draws(old, generator, kept)
+    drawn = _normal(operator.n - count, old, generator)
+    draw = _draw(old, problem, torch.cat([before, drawn[max(here.start - count, 0) : max(here.stop - count, 0)]]))
     if not solved:
         return Carried(draw)
-    v = _all_solutions(old, problem).to(operator.dtype)
+    v = _all_solutions(old, problem, kept).to(operator.dtype)
     new = torch.arange(count, operator.n, device=operator.device)
     assert draw.functions is not None
     targets = draw.functions.evaluate(operator.x[new], operator.theta).double()
-    targets += operator.noise.scale_at(new) * noise[count:]
+    targets += operator.noise.scale_at(new) * drawn
     parts = [columns(problem.y[new]).double(), targets]
     if problem.trend is not None:
-        parts.append(problem.trend.columns[new].double())
-    residual = torch.cat(parts, 1) - operator.kernel_matmul(new, torch.arange(count, device=new.device), v).double()
-    start = grown(operator, residual, generator)
-    start[:count] += v
+        parts.append(part.take(problem.trend.columns, new).double())
+    known = torch.arange(kept.start, kept.stop, device=new.device)
+    residual = torch.cat(parts, 1) - part.sum(operator.kernel_matmul(new, known, v).double())
+    start = grown(operator, residual, generator, here)
+    start[: len(v)] += v
     return _apart(draw, start.to(operator.dtype), problem)
 
 
 def without_rows(
     old: Posterior, problem: Problem, kept: Tensor, generator: torch.Generator, *, solved: bool = True
 ) -> Carried:
-    """Returns a posterior carried over to a problem of those of its rows that are kept, by their numbers, (k,)."""
-    draw = _draw(old, problem, noise_draws(old, generator)[kept])
+    """Returns a posterior carried over to a problem of those of its rows that are kept, by their numbers, (k,).
+
+    Of several processes each has its own rows.
+    """
+    here = problem.operator.part.here
+    draw = _draw(old, problem, noise_draws(old, generator, kept[here]))
     if not solved:
         return Carried(draw)
     goes = torch.ones(len(old.x), dtype=torch.bool, device=kept.device)
     goes[kept] = False
-    order = torch.cat([kept, torch.nonzero(goes)[:, 0]])
+    gone = torch.nonzero(goes)[:, 0]
+    order = torch.cat([kept, gone])
     rows = None if old.noise is None else old.noise.at(order)
     operator = make_operator("chunked", old.x[order], old.kernel, old.theta, rows=rows)
-    start = shrunk(operator, _all_solutions(old, problem)[order], len(kept), generator)
+    known = _all_solutions(old, problem, torch.cat([kept[here], gone]))
+    start = shrunk(operator, known, len(kept), generator, here)
     return _apart(draw, start.to(problem.operator.dtype), problem)
 
 
@@ -112,12 +129,13 @@ def _draw(old: Posterior, problem: Problem, noise: Tensor) -> PathwiseDraw:
     return PathwiseDraw(type(old.prior)(*parts), noise.to(dtype))
 
 
-def _all_solutions(old: Posterior, problem: Problem) -> Tensor:
-    """Returns [v_y, ẑ_1 … ẑ_s, V], (n, q + s + p) in float64, with the trend's functions as the problem has them."""
-    v = old.solution.double()
+def _all_solutions(old: Posterior, problem: Problem, rows: Index) -> Tensor:
+    """Returns [v_y, ẑ_1 … ẑ_s, V] at some rows, (rows, q + s + p) in float64, with the trend's functions as the problem
+    has them."""
+    v = old.solution[rows].double()
     if old.trend is None or problem.trend is None:
         return v
-    return torch.cat([v, old.trend.solution.double() @ old.trend.basis.into(problem.trend.basis)], 1)
+    return torch.cat([v, old.trend.solution[rows].double() @ old.trend.basis.into(problem.trend.basis)], 1)
 
 
 def _apart(draw: PathwiseDraw, start: Tensor, problem: Problem) -> Carried:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from warmgp.control import Targets
 from warmgp.gradient import Pathwise, PathwiseDraw, functions_of
+from warmgp.gradient.features import FeaturePrior
+from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
 from warmgp.posterior import Posterior
 from warmgp.solvers import Cholesky, SolveResult, StoppingRule
@@ -24,6 +26,7 @@ from warmgp.training.refinement import refined
 from warmgp.training.rounding import rounding
 from warmgp.training.state import MEAN_SHARE, SAMPLES_SHARE, TrainingOptions, TrainingState
 from warmgp.training.trend import first_target, folded, posterior_trend
+from warmgp.trend import TrendSolution
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +57,7 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
     Probes that are functions and were kept are used again, from their last solutions. Otherwise (standard or exact
     estimator, exact prior samples, no warm start) new random-feature functions are drawn, and only v_y starts warm.
     """
-    operator = problem.operator
+    operator, part = problem.operator, problem.operator.part
     draw, start = _draw_and_start(problem, options, state, generator)
     pathwise = _pathwise(options)
     targets = pathwise.targets(operator, first_target(problem, state.trend), draw)
@@ -71,17 +74,14 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
         watch(problem, targets, final, draw, options.rule.tol)
     functions = functions_of(draw)
     assert functions is not None
-    trend = posterior_trend(problem, found_trend, operator.theta, final.solution)
     factor = final.factor if by_factor else None
     exact = factor is not None
-    posterior = Posterior(
-        operator.x, operator.kernel, operator.theta, final.solution, functions, exact, factor, trend=trend,
-        noise=operator.rows, n_targets=problem.n_targets,
-    )  # fmt: skip
-    found = operator.part.agreed(accuracy(posterior, problem, draw))
+    posterior = _posterior(problem, operator.theta, final.solution, functions, found_trend, factor)
+    found = part.agreed(accuracy(posterior, problem, draw))
     if not exact and found.samples <= SAMPLES:  # else the samples are not what their control takes them for
-        kept = Targets.rounded(targets[:, problem.n_targets :], operator.noise.least_scale)
-        posterior = replace(posterior, targets=kept)
+        own = targets[:, problem.n_targets :]
+        kept = Targets.rounded(own, operator.noise.least_scale, float(part.largest(own).max()))
+        posterior = replace(posterior, targets=replace(kept, codes=part.whole(kept.codes)))
     if (
         problem.watched
         and not found.suffices
@@ -92,6 +92,24 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
         )
         raise PrecisionLostError(reason, final.solution, draw, final.epochs)
     return Finished(posterior, replace(final, state=options.solver.carry(final.state), factor=None), found)
+
+
+def _posterior(
+    problem: Problem,
+    theta: Hyperparameters,
+    solution: Tensor,
+    functions: FeaturePrior,
+    found: TrendSolution | None,
+    factor: Tensor | None = None,
+) -> Posterior:
+    """Returns the posterior of solutions at θ, of which each process has its own rows: it has all of them, on each."""
+    operator, part = problem.operator, problem.operator.part
+    trend = posterior_trend(problem, found, theta, solution)
+    trend = trend and replace(trend, solution=part.whole(trend.solution))
+    return Posterior(
+        operator.x, operator.kernel, theta, part.whole(solution), functions, factor is not None, factor, trend=trend,
+        noise=operator.rows, n_targets=problem.n_targets,
+    )  # fmt: skip
 
 
 def _solved(
@@ -111,7 +129,7 @@ def _solved(
     """
     operator, single = problem.operator, problem.single
     if single is not None and start is not None:
-        rule = options.last_rule(operator.theta, targets, unit=operator.noise.unit)
+        rule = _last_rule(options, operator, targets)
         found = refined(operator, single, targets, start, rule, options.solver, generator=generator)
         if found.converged:
             return found
@@ -140,19 +158,19 @@ def _evened(
     if not (options.refine and final.converged) or final.factor is not None:
         return final
     operator, rows = problem.operator, some_rows(problem.operator.n, problem.operator.device, ROWS)
-    q = problem.n_targets
-    found = operator.in_float64(x=problem.x_exact).rows_matmul(rows, final.solution[:, :q].double())
-    left = (targets[rows, :q].double() - found).abs()
+    part, q = operator.part, problem.n_targets
+    found = part.in_float64(problem.x_exact).rows_matmul(rows, final.solution[:, :q].double())
+    left = (part.take(targets[:, :q], rows).double() - found).abs()
     scale = operator.noise.scale_at(rows)
     worst = float((left / scale).max()) if isinstance(scale, Tensor) else float(left.max()) / scale
-    worst = operator.part.agreed(worst)
+    worst = part.agreed(worst)
     if worst <= EVEN * WORST:
         return final
     share = MEAN_SHARE * 0.5 * WORST / worst
     if problem.single is None:
         again = last_solve(operator, targets, final.solution, options, generator, final.state, share=share)
     else:  # sweeps in float64 would take many times as long, and the samples are as good as they were
-        rule = options.last_rule(operator.theta, targets, share, unit=operator.noise.unit)
+        rule = _last_rule(options, operator, targets, share)
         mean = final.solution[:, :q].clone()
         again = refined(operator, problem.single, targets[:, :q], mean, rule, options.solver, generator=generator)
         final.solution[:, :q] = again.solution
@@ -192,14 +210,15 @@ def _draw_and_start(
     draw = _pathwise(options).draw(operator, generator)
     if not options.starts_warm or state.solution is None:
         return draw, None
-    start = torch.zeros(operator.n, q + draw.noise.shape[1], dtype=operator.dtype, device=operator.device)
+    rows, s = draw.noise.shape
+    start = torch.zeros(rows, q + s, dtype=operator.dtype, device=operator.device)
     start[:, :q] = state.solution[:, :q]
     return draw, start
 
 
 def _claims_to_suffice(final: SolveResult, targets: Tensor, operator: KernelOperator, n_targets: int) -> bool:
     """Says whether a solve's own residuals are small enough: what is wrong then is rounding, not want of iterations."""
-    own, others = (targets.square().mean(0).sqrt().double() / operator.noise.unit).tensor_split((n_targets,))
+    own, others = (operator.part.root_mean_squares(targets).double() / operator.noise.unit).tensor_split((n_targets,))
     probes = float(others.mean()) if len(others) else 0.0
     return final.residual_mean * float(own.max()) <= MEAN and final.residual_probes * probes <= SAMPLES
 
@@ -223,7 +242,7 @@ def last_solve(
     ``share`` is what the first system may have left, in units of the noise, ``others`` what the samples may.
     """
     rule = replace(options.rule, until=options.until)
-    hoped = options.last_rule(operator.theta, targets, share, others, operator.noise.unit)
+    hoped = _last_rule(options, operator, targets, share, others)
     cheap = options.solver.refines_within(operator.n)
     limit = cheap if operator.dtype == torch.float32 or not cheap else math.inf
     budgeted = options.last_epochs is not None
@@ -246,13 +265,26 @@ def last_solve(
     return first
 
 
+def _last_rule(
+    options: TrainingOptions,
+    operator: KernelOperator,
+    targets: Tensor,
+    share: float = MEAN_SHARE,
+    others: float = SAMPLES_SHARE,
+) -> StoppingRule:
+    """Returns the rule that the last solve for these targets hopes to meet."""
+    sizes = operator.part.root_mean_squares(targets)
+    return options.last_rule(operator.theta, operator.n, sizes, share, others, operator.noise.unit)
+
+
 def _checked(operator: KernelOperator, targets: Tensor, result: SolveResult, n_targets: int) -> SolveResult:
     """Returns the result with its true residual, which costs an epoch where the solver has not computed it."""
     if result.residual_checked:
         return result
-    b, scale = normalise(targets)
-    left = b - operator.matmul(result.solution / scale)
-    mean, probes = summarise(torch.linalg.vector_norm(left, dim=0), n_targets)
+    part = operator.part
+    b, scale = normalise(part, targets)
+    left = b - part.matmul(result.solution / scale)
+    mean, probes = summarise(part.norms(left), n_targets)
     return replace(
         result,
         residual_mean=mean,
@@ -314,12 +346,8 @@ def _as_it_is(problem: Problem, state: TrainingState) -> Finished:
     assert state.solution is not None and state.solution_theta is not None
     functions = functions_of(state.draw)
     assert functions is not None
-    operator, last = problem.operator, state.history[-1]
-    trend = posterior_trend(problem, state.trend, state.solution_theta, state.solution)
-    posterior = Posterior(
-        operator.x, operator.kernel, state.solution_theta, state.solution, functions, trend=trend, noise=operator.rows,
-        n_targets=problem.n_targets,
-    )  # fmt: skip
+    last = state.history[-1]
+    posterior = _posterior(problem, state.solution_theta, state.solution, functions, state.trend)
     final = SolveResult(
         solution=state.solution,
         residual_mean=last.residual_mean,
@@ -332,7 +360,7 @@ def _as_it_is(problem: Problem, state: TrainingState) -> Finished:
         stop_reason=last.stop_reason,
         seconds=0.0,
     )
-    return Finished(posterior, final, accuracy(posterior, problem, state.draw))
+    return Finished(posterior, final, problem.operator.part.agreed(accuracy(posterior, problem, state.draw)))
 
 
 def has_samples(state: TrainingState) -> bool:

@@ -242,14 +242,24 @@ def _wants_more(state: TrainingState, options: TrainingOptions) -> bool:
 
 # -- callbacks -------------------------------------------------------------------------------------------------------
 def _call_back(part: Part, callbacks: Sequence[Callback], state: TrainingState) -> bool:
-    """Calls every callback; returns whether one of them asked to stop. Of several processes rank 0 alone has callbacks,
-    and an error of theirs is raised by all."""
+    """Calls every callback; returns whether one of them asked to stop.
+
+    Of several processes rank 0 alone has callbacks, and an error of theirs is raised by all; but each has those that
+    say they are ``everywhere``, which exchange something and come first. States have the rows of their process.
+    """
+    record = state.history[-1]
+    stops = [callback(record, state) for callback in callbacks if _everywhere(callback)]
 
     def answer() -> bool:
-        answers = [callback(state.history[-1], state) for callback in callbacks]
-        return any(answers)
+        answers = [callback(record, state) for callback in callbacks if not _everywhere(callback)]
+        return any((*stops, *answers))
 
     return part.by_first(answer)
+
+
+def _everywhere(callback: Callback) -> bool:
+    """Says whether a callback is one of every process."""
+    return bool(getattr(callback, "everywhere", False))
 
 
 def _resumed(callbacks: Sequence[Callback], state: TrainingState) -> bool:

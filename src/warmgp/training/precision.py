@@ -42,11 +42,11 @@ def spot_residuals(problem: Problem, targets: Tensor, solution: Tensor, n_target
 
     The rows come from the inputs before rounding, where those are known.
     """
-    operator = problem.operator
+    operator, part = problem.operator, problem.operator.part
     n, rows = operator.n, some_rows(operator.n, operator.device)
-    double = operator.in_float64(x=problem.x_exact)
-    residual = targets[rows].double() - double.rows_matmul(rows, solution.double())
-    norms = torch.linalg.vector_norm(targets, dim=0, dtype=torch.float64)
+    double = part.in_float64(problem.x_exact)
+    residual = part.take(targets, rows).double() - double.rows_matmul(rows, solution.double())
+    norms = part.norms(targets, torch.float64)
     norms = torch.where(norms > 0, norms, torch.ones_like(norms))
     return summarise((n / len(rows)) ** 0.5 * torch.linalg.vector_norm(residual, dim=0) / norms, n_targets)
 

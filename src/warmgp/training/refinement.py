@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.part import Part
 from warmgp.solvers import Solver, SolveResult, StoppingRule
 from warmgp.solvers.progress import summarise
 
@@ -54,17 +55,19 @@ def refined(
     """Returns the solution of H v = b in float64, as far as corrections in float32 get it to the rule.
 
     ``double`` and ``single`` are the same H in both precisions, ``targets`` and ``start`` are float64; the solution is
-    written over ``start``, since millions of points leave no room for copies. ``state`` is the solver's in float32.
+    written over ``start``, since millions of points leave no room for copies. Of several processes each has its own
+    rows of them. ``state`` is the solver's in float32.
     Where corrections are of no use, the result has not converged, and says "stagnated".
     """
     began = time.perf_counter()
-    scale = _or_one(torch.linalg.vector_norm(targets, dim=0))
+    part = double.part
+    scale = _or_one(part.norms(targets))
     v, last = start, None  # the last correction, with columns of norm one, and their norms
     epochs, overhead, iterations = 0.0, 0.0, 0
     norms = (float("inf"), float("inf"))  # of the best
     reason = "stagnated"
     for left in reversed(range(ROUNDS + 1)):
-        r, size = _residual(double, v, targets, single.dtype)
+        r, size = _residual(part, v, targets, single.dtype)
         overhead += 1.0
         before, now = max(norms), summarise(size / scale, rule.n_targets)
         if max(now) < before:
@@ -74,11 +77,11 @@ def refined(
         if rule.met(now):
             reason = "converged"
             break
-        late = rule.until is not None and not single.part.agreed(rule.in_time(0.0))
+        late = rule.until is not None and not part.agreed(rule.in_time(0.0))
         if left == 0 or not max(now) <= LEAST_GAIN * before or late:
             break
         enough = _correction(rule, now)
-        groups, done = r.split(columns_at_once(*r.shape), 1), 0
+        groups, done = r.split(columns_at_once(double.n, r.shape[1]), 1), 0
         for some in groups:
             first = max(1, min(some.shape[1], rule.n_targets - done))  # of the targets' systems; else any one
             own = replace(enough, n_targets=first)
@@ -89,7 +92,7 @@ def refined(
             epochs += found.iteration_epochs * some.shape[1] / r.shape[1]
             overhead += found.overhead_epochs * some.shape[1] / r.shape[1]
             some.copy_(found.solution)  # into the memory of r
-        if not bool(torch.isfinite(r).all()):
+        if not part.all_finite(r):
             break
         last = r, _or_one(size)
         _add(v, 1.0, *last)
@@ -113,16 +116,16 @@ def columns_at_once(n: int, columns: int) -> int:
     return -(-columns // -(-columns // most))
 
 
-def _residual(double: KernelOperator, v: Tensor, targets: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _residual(part: Part, v: Tensor, targets: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Returns b − H v, computed in float64 and kept in another dtype with columns of norm one, and their norms."""
-    r, squares = torch.empty(v.shape, dtype=dtype, device=v.device), torch.zeros_like(targets[0])
-    parts = _parts(v)
+    r, squares = torch.empty(v.shape, dtype=dtype, device=v.device), v.new_zeros(v.shape[1])
+    parts = _parts(v) if part.alone else [slice(0, len(v))]  # of several processes each has few rows
     for rows in parts:
-        product = double.matmul(v) if len(parts) == 1 else double.rows_matmul(rows, v)
-        part = torch.sub(targets[rows], product, out=product)
-        squares += part.square().sum(0)
-        r[rows] = part
-    size = squares.sqrt()
+        product = part.matmul(v) if len(parts) == 1 else part.operator.rows_matmul(rows, v)
+        left = torch.sub(targets[rows], product, out=product)
+        squares += left.square().sum(0)
+        r[rows] = left
+    size = part.sum(squares).sqrt()
     return r.div_(_or_one(size)), size
 
 

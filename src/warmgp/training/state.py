@@ -176,24 +176,24 @@ class TrainingOptions:
     def last_rule(
         self,
         theta: Hyperparameters,
-        targets: Tensor,
+        n: int,
+        sizes: Tensor,
         share: float = MEAN_SHARE,
         others: float = SAMPLES_SHARE,
         unit: float | None = None,
     ) -> StoppingRule:
-        """Returns the rule that the last solve hopes to meet: what is left is then small beside the noise.
+        """Returns the rule that the last solve of n rows hopes to meet: what is left is then small beside the noise.
 
         A residual r moves a prediction by k(·, x)H⁻¹r, which may be as large as r itself. Where noise is low, 1% of
         the targets is more than the posterior's standard deviation. The rule's own tolerance stays where going on costs
-        the solver much, unless ``refine`` asks for it and there is no budget. ``share`` is that of the targets, of
-        which the largest counts, ``others`` that of the samples, both in units of σ or, where rows have noise of their
-        own, of ``unit``.
+        the solver much, unless ``refine`` asks for it and there is no budget. ``sizes`` are the root mean squares of
+        what is solved for, by system, (q + s,). ``share`` is that of the targets, of which the largest counts,
+        ``others`` that of the samples, both in units of σ or, where rows have noise of their own, of ``unit``.
         """
         epochs = self.rule.max_epochs if self.last_epochs is None else self.last_epochs
-        dear = self.solver.refines_within(len(targets)) == 0 and self.last_epochs is None
+        dear = self.solver.refines_within(n) == 0 and self.last_epochs is None
         if dear and not (self.refine and epochs is None):
             return replace(self.rule, until=self.until)
-        sizes = targets.square().mean(0).sqrt()  # by system, (q + s,)
         own, probes = sizes.tensor_split((self.rule.n_targets,))
         largest = float(probes.max()) if len(probes) else 0.0
         sigma = float(theta.noise_scale) if unit is None else unit
@@ -263,7 +263,8 @@ class TrainingState:
     draw : Any
         What is random in the probes of the last solve.
     solution : Tensor or None
-        Solutions of the last solve, (n, q + s), at ``solution_theta``.
+        Solutions of the last solve, (n, q + s), at ``solution_theta``. Of several processes each has its own rows, of
+        these, of the draw and of the trend.
     solver_state : Any
     trend : TrendSolution or None
         The solutions of the trend's systems and its coefficients, where there is a trend.
@@ -296,6 +297,16 @@ class TrainingState:
             draw=options.gradient.in_float64(self.draw),
             solver_state=options.solver.in_float64(self.solver_state),
             trend=None if self.trend is None else self.trend.in_float64(),
+        )
+
+    def by_rows(self, gradient: GradientEstimator, change: Callable[[Tensor], Tensor]) -> TrainingState:
+        """Returns the state with other rows: ``change`` makes them of every array that it holds by rows."""
+        trend = self.trend
+        return replace(
+            self,
+            solution=None if self.solution is None else change(self.solution),
+            draw=gradient.by_rows(self.draw, change),
+            trend=None if trend is None else replace(trend, solution=change(trend.solution)),
         )
 
     def noted(self, note: str) -> TrainingState:

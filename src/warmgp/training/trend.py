@@ -20,13 +20,13 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
-from warmgp.operators.row_noise import Noise, RowNoise
+from warmgp.operators.row_noise import Noise
 from warmgp.solvers import Solver, SolveResult, StoppingRule
 from warmgp.training.precision import PrecisionLostError, spot_residuals
 from warmgp.training.problem import Problem
 from warmgp.training.refinement import refined
 from warmgp.training.state import TrainingOptions
-from warmgp.trend import Trend, TrendColumns, TrendSolution
+from warmgp.trend import Trend, TrendSolution
 
 STEP_SHARE, LAST_SHARE = 0.1, 0.01
 """The relative error of A that a step aims for, and the last solve: what is left of T also moves the mean, by R β̂ for
@@ -40,10 +40,11 @@ FINEST = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
 def first_target(problem: Problem, before: TrendSolution | None) -> Tensor:
-    """Returns y − T β, shaped like y, for the β of the step before; y itself where there is none."""
+    """Returns the own rows of y − T β, shaped like y, for the β of the step before; of y where there is none."""
+    y = problem.operator.part.own(problem.y)
     if problem.trend is None or before is None:
-        return problem.y
-    return _less(problem.y, problem.trend.columns, before.coefficients)
+        return y
+    return _less(y, problem.trend.columns, before.coefficients)
 
 
 def folded(
@@ -74,9 +75,10 @@ def folded(
     old = before.coefficients if before is not None else T.new_zeros(shape, dtype=torch.float64)
     change = torch.zeros_like(old)
     if max(found.residual_mean, found.residual_probes) * _per_noise(operator) <= TRUSTED:
-        spread = covariance(problem.trend, found.solution, operator.theta, operator.rows)
-        change = (spread @ (T.double().T @ result.solution[:, first].double())).reshape(shape)
-    targets = targets.clone() if targets.data_ptr() == problem.y.data_ptr() else targets  # which may be y itself
+        spread = covariance(problem, found.solution, operator.theta)
+        change = (spread @ _gram(problem, result.solution[:, first])).reshape(shape)
+    own = operator.part.own(problem.y)
+    targets = targets.clone() if targets.data_ptr() == own.data_ptr() else targets  # which may be y itself
     taken = change.reshape(len(change), -1)  # (p, q)
     targets[:, first] = _less(targets[:, first], T, taken)
     result.solution[:, first] = _less(result.solution[:, first], found.solution, taken)  # millions leave no room
@@ -89,28 +91,36 @@ def folded(
     return targets, result, TrendSolution(found.solution, old + change)
 
 
-def covariance(trend: TrendColumns, solution: Tensor, theta: Hyperparameters, rows: RowNoise | None = None) -> Tensor:
-    """Returns A⁻¹ = (TᵀV)⁻¹, (p, p) in float64.
+def covariance(problem: Problem, solution: Tensor, theta: Hyperparameters) -> Tensor:
+    """Returns A⁻¹ = (TᵀV)⁻¹, (p, p) in float64, for the own rows of V at θ.
 
-    TᵀT = nI and no eigenvalue of H is above n s² + σ² (or the largest noise of ``rows``), so that none of A is below
+    TᵀT = nI and no eigenvalue of H is above n s² + σ² (or the largest noise of a row), so that none of A is below
     n/(n s² + σ²). Those that an unfinished solve has left below that are raised to it.
     """
-    n = len(solution)
-    gram = trend.columns.double().T @ solution.double()
+    n, gram = problem.operator.n, _gram(problem, solution)
     values, vectors = torch.linalg.eigh(0.5 * (gram + gram.T))
-    least = n / (n * float(theta.signal_scale) ** 2 + Noise(theta, rows).most)
+    least = n / (n * float(theta.signal_scale) ** 2 + Noise(theta, problem.operator.rows).most)
     return (vectors / values.clamp_min(0.99 * least)) @ vectors.T
+
+
+def _gram(problem: Problem, solution: Tensor) -> Tensor:
+    """Returns TᵀV, (p, c) in float64, for the own rows of V, (n, c)."""
+    assert problem.trend is not None
+    return problem.operator.part.sum(problem.trend.columns.double().T @ solution.double())
 
 
 def posterior_trend(
     problem: Problem, found: TrendSolution | None, theta: Hyperparameters, solution: Tensor
 ) -> Trend | None:
-    """Returns the trend as a posterior at θ takes it, with the solutions [v_y, ẑ_1 … ẑ_s]; None where there is none."""
+    """Returns the trend as a posterior at θ takes it, with the solutions [v_y, ẑ_1 … ẑ_s]; None where there is none.
+
+    Its own solution has the rows of this process.
+    """
     if problem.trend is None or found is None:
         return None
     trend = problem.trend
-    spread = covariance(trend, found.solution, theta, problem.operator.rows)
-    deviations = spread @ (trend.columns.double().T @ solution[:, problem.n_targets :].double())
+    spread = covariance(problem, found.solution, theta)
+    deviations = spread @ _gram(problem, solution[:, problem.n_targets :])
     centre = (trend.offset + found.coefficients).reshape(len(spread), -1)
     return Trend(trend.basis, found.solution, torch.cat([centre, deviations], 1), spread, problem.n_targets)
 

@@ -26,7 +26,7 @@ from warmgp.operators.triton import products as triton_products
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
 from warmgp.operators.triton.split import GROUP, LONG, Job, Tile, groups64, multiply, splits_for
-from warmgp.operators.triton.sums import gradient_sums
+from warmgp.operators.triton.sums import TILE, gradient_sums
 
 
 class FusedOperator(ChunkedOperator):
@@ -137,27 +137,45 @@ class FusedOperator(ChunkedOperator):
             differenced = z.shape[1]
         return self._product(V, points=Points.prepare(z, differenced))
 
-    def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor, *, share: tuple[int, int] = (0, 1)) -> Tensor:
+    def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
         if self.dtype == torch.float64:
-            return super().quadratic_gradient(A, B, weights, share=share)
-        sums = self._gradient_sums(A, B, weights, share).cpu()
-        ell, d = self.theta.length_scales, self.x.shape[1]
+            return super().quadratic_gradient(A, B, weights)
+        return self._gradient_of(self._gradient_sums(A, B, weights))
+
+    def cross_gradient(self, rows: slice, columns: slice, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
+        if self.dtype == torch.float64:
+            return super().cross_gradient(rows, columns, A, B, weights)
+        p, alike = index_size(rows), A is B
+        between = -p % TILE  # rows of zeros, so that the columns begin with a tile
+
+        def spread(V: Tensor) -> Tensor:
+            return torch.cat([V[:p], V.new_zeros(between, V.shape[1]), V[p:]])
+
+        index = torch.cat([self._own[rows], self._own[rows.start].expand(between), self._own[columns]])
+        A = spread(A)
+        B = A if alike else spread(B)
+        points, profile = self._points.at(index), self._form.profile_and_weight
+        sums, entries = gradient_sums(points, profile, A, B, weights, cut=p + between)
+        self.entries_evaluated += entries
+        sums[0] = 0.0  # no row is a column, too
+        return self._gradient_of(sums)
+
+    def _gradient_sums(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
+        """Returns the sums that the gradient is made of, (2 + d,), inputs in the order of ``_order``, on the device."""
+        sums, entries = gradient_sums(self._points, self._form.profile_and_weight, A, B, weights)
+        self.entries_evaluated += entries
+        if self.rows is not None:
+            sums[0] = self.noise.quadratic_trace(A, B, weights)
+        return sums
+
+    def _gradient_of(self, sums: Tensor) -> Tensor:
+        """Returns the gradient that is made of these sums, on the host."""
+        sums, ell, d = sums.cpu(), self.theta.length_scales, self.x.shape[1]
         factor = self.signal_variance * self._form.weight_factor / self._form.alpha**2
         per_input = factor * sums[2:][self._order.argsort().cpu()]
         lengths = per_input / ell if ell.numel() == d else per_input.sum(0, keepdim=True) / ell
         scales_of_sums = torch.stack([self.theta.noise_scale, self.theta.signal_scale])
         return torch.cat([2.0 * scales_of_sums * sums[:2], lengths])
-
-    def _gradient_sums(self, A: Tensor, B: Tensor, weights: Tensor, share: tuple[int, int]) -> Tensor:
-        """Returns a share of the sums that the gradient is made of, (2 + d,), inputs in the order of ``_order``, on the
-        device."""
-        sums, entries = gradient_sums(self._points, self._form.profile_and_weight, A, B, weights, share)
-        self.entries_evaluated += entries
-        if self.rows is not None:
-            sums[0] = self.noise.quadratic_trace(A, B, weights)
-        if share[0] > 0:
-            sums[0] = 0.0
-        return sums
 
     # -- operands --------------------------------------------------------------------------------------------------
     @property

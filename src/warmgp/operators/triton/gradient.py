@@ -13,16 +13,16 @@ from warmgp.operators.triton.parts import add_squares, halves, split_dot
 
 @triton.jit
 def gradient(
-    AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, OUT, n, n_tiles, splits, first, parts,
+    AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, OUT, n, n_tiles, splits, begin,
     PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr,
     S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """Sums over the tiles on and above the diagonal: OUT[program] = [Σ G k, Σ G ω (z_i − z_j)² per input].
 
     G = L Rᵀ with columns split into halves, plus LY RYᵀ; (G + Gᵀ)/2 where that is not ``SYMMETRIC``. A tile off the
-    diagonal counts twice. Tiles of rows are those from ``first`` on, each ``parts``-th.
+    diagonal counts twice. Tiles of columns are those from ``begin`` on.
     """
-    row_tile = first + tl.program_id(0) * parts
+    row_tile = tl.program_id(0)
     rows = row_tile * BM + tl.arange(0, BM)
     inputs = tl.arange(0, D)
     out = OUT + (row_tile * splits + tl.program_id(1)) * (1 + DIM)
@@ -36,7 +36,7 @@ def gradient(
         if not SYMMETRIC:
             r_high, r_low = tl.load(RH + at_rows), tl.load(RL + at_rows)
     signal = tl.zeros([BM], tl.float32)
-    for tile in range(row_tile + tl.program_id(1), n_tiles, splits):
+    for tile in range(tl.maximum(row_tile, begin) + tl.program_id(1), n_tiles, splits):
         columns = tile * BM + tl.arange(0, BM)
         square = tl.zeros([BM, BM], tl.float32)
         if PRODUCTS:
@@ -70,7 +70,7 @@ def gradient(
 @triton.jit
 def gradient_rows(
     AH, AL, BH, BL, X, x_stride, LH, LL, LY, RH, RL, RY, SIGNAL, OUT, OUT_DIFFERENCED,
-    n, columns_per_split, first, parts,
+    n, columns_per_split, first_row, first_column, last_column,
     PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, SLOTS: tl.constexpr, D: tl.constexpr,
     S: tl.constexpr, PLAIN: tl.constexpr, SYMMETRIC: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
@@ -80,9 +80,10 @@ def gradient_rows(
     G is as in :func:`gradient`, but G + Gᵀ where it is not ``SYMMETRIC``: the host halves the sums. By symmetry
     Σ_ij W_ij (z_i − z_j)² = 2 Σ_i (z_i² (W1)_i − z_i (Wz)_i), which the host adds up in float64. These are products
     instead of differences: for many inputs, where nothing cancels badly. The inputs that are differenced have
-    OUT_DIFFERENCED[split, i, input] = Σ_j G_ij ω_ij (z_i − z_j)² instead. Tiles of rows are as in :func:`gradient`.
+    OUT_DIFFERENCED[split, i, input] = Σ_j G_ij ω_ij (z_i − z_j)² instead. Rows i are those from ``first_row`` on, and
+    columns j those from ``first_column`` to ``last_column``.
     """
-    rows = (first + tl.program_id(0) * parts) * BM + tl.arange(0, BM)
+    rows = first_row + tl.program_id(0) * BM + tl.arange(0, BM)
     inputs = tl.arange(0, D)
     a_high = tl.load(AH + rows[:, None] * D + inputs[None, :])
     a_low = tl.load(AL + rows[:, None] * D + inputs[None, :])
@@ -96,8 +97,8 @@ def gradient_rows(
     total = tl.zeros([BM, D], tl.float32)
     slots = tl.arange(0, SLOTS)
     total_differenced = tl.zeros([BM, SLOTS], tl.float32)
-    begin = tl.program_id(1) * columns_per_split
-    for start in tl.range(begin, tl.minimum(begin + columns_per_split, n), BN, num_stages=STAGES):
+    begin = first_column + tl.program_id(1) * columns_per_split
+    for start in tl.range(begin, tl.minimum(begin + columns_per_split, last_column), BN, num_stages=STAGES):
         columns = start + tl.arange(0, BN)
         b_high = tl.load(BH + columns[:, None] * D + inputs[None, :])
         b_low = tl.load(BL + columns[:, None] * D + inputs[None, :])

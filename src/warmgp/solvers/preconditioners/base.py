@@ -11,8 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
+from warmgp import processes
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.part import Part
 from warmgp.schema import SchemaError
@@ -52,7 +54,10 @@ class Preconditioner(ABC):
 
     def apply_to(self, part: Part, R: Tensor) -> Tensor:
         """Returns the own rows of P⁻¹R, for the own rows of R. Override it where that needs no whole array."""
-        return self.apply(R) if part.alone else part.own(self.apply(part.whole(R)))
+        if part.alone:
+            return self.apply(R)
+        few = R.split(max(1, processes.PANEL // part.operator.n), 1)  # so many columns that all of their rows have room
+        return torch.cat([part.own(self.apply(part.whole(some))) for some in few], 1)
 
     def at(self, operator: KernelOperator) -> Preconditioner | None:
         """Returns the preconditioner for the operator's θ, made from what of this one is still good there.
