@@ -4,14 +4,19 @@ Where length scales are many beside the points, the top of the likelihood lies t
 to explain the noise one by one, others that do matter are given up for good, and error bars end far too small. Two
 things are thought of beforehand, both of standardised data, and neither for sure:
 
-* an inverse length scale ρ = 1/ℓ is of the size of 1/(7√d), where a function is nearly linear, and may be any number of
-  times as large or as small: p(log ρ) ∝ r^0.2 / (1 + r²)^0.6 with r = 7√d ρ. Its tails are so heavy that to take an
-  input in costs a nat for each factor of e, and to leave it out a fifth of one;
-* there is noise: every length scale that is fitted may have explained as much as one residual of 0.1. With s² the sum
-  of their squares, p(log σ) ∝ (1 + s²/kσ²)^(−k/2), for k = n/3: σ comes out as s/√n or so where points agree with each
-  other by chance, or because they are copies, and as small as it likes where more than a third of all points say so.
+* the slope of the function along an input, s/ℓ for a signal s, is of the size of σ/(1.5√d), with which all inputs
+  together explain half as much as the noise does, and may be any number of times as large or as small:
+  p(log ℓ) ∝ r^0.2 / (1 + r²)^0.6 with r = 1.5√d s/(ℓσ). Its tails are so heavy that to take an input in costs a nat
+  for each factor of e, and to leave it out a fifth of one. A slope has to show beside the noise: an input that does
+  not matter adds little to σ² then, however small that is, and each one that does matter asks for noise, as a
+  coefficient takes a degree of freedom from residuals. Of the ratio s/ℓ alone something is thought, because a straight
+  line tells no more: inputs that do not matter would keep the signal small;
+* there is noise: every length scale that is fitted may have explained as much as one residual of 0.1. With m² the sum
+  of their squares, p(log σ) ∝ (1 + (m²/kσ²)²)^(−k/4), for k = n/3: σ comes out as m/√n or so where points agree with
+  each other by chance, or because they are copies, as it likes where it is larger, and as small as it likes where more
+  than a third of all points say so.
 
-Both count less the more points there are for a length scale, and not at all from 25 on.
+Both count less the more points there are for a length scale, half with 20 of them, and not at all from 100 on.
 """
 
 from __future__ import annotations
@@ -25,11 +30,11 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.row_noise import RowNoise
 
-ENOUGH = 25
+ENOUGH = 100
 """Points for a length scale from which on they need no prior."""
 
-USUAL, SHORT_SIDE, LONG_SIDE = 7.0, 1.0, 0.2
-"""The usual length scale in units of √d, and the nats that a factor of e costs far below and far above it."""
+USUAL, SHORT_SIDE, LONG_SIDE = 1.5, 1.0, 0.2
+"""The usual length scale in units of √d s/σ, and the nats that a factor of e costs far below and far above it."""
 
 MISSED, SHARE = 0.1, 1 / 3
 """The residual that a length scale may have explained by chance, in standard deviations of y; and the share of points
@@ -45,11 +50,11 @@ class Prior:
     weight : float
         How much it counts, from 0 to 1.
     length : float
-        The usual length scale.
+        The usual length scale, where the signal is as large as the noise.
     each : Tensor, (lengths,)
         How much each length scale counts: those that move together share one.
     missed : float
-        s², the variance that length scales may have explained by chance.
+        m², the variance that length scales may have explained by chance.
     points : float
         k, the points whose word is enough.
     share, known : float
@@ -71,7 +76,8 @@ class Prior:
         ``noise`` is what that of rows is made of, by default σ² alone.
         """
         sizes = Counter(groups)
-        weight = 1.0 - n / (ENOUGH * len(sizes))
+        share = n / (ENOUGH * len(sizes))
+        weight = (1 - share) / (1 + 3 * share)
         if weight <= 0.0:
             return None
         each = torch.tensor([1 / sizes[group] for group in groups], dtype=torch.float64)
@@ -81,14 +87,15 @@ class Prior:
     def __call__(self, theta: Hyperparameters) -> tuple[float, Tensor]:
         """Returns log p(θ), up to a constant, and its gradient in the order of ``Hyperparameters.vector``."""
         vector = theta.vector
+        signal, lengths = vector[1], vector[2:]
         slope = torch.zeros_like(vector)
         variance = self.share * vector[0] ** 2 + self.known
-        q = self.missed / (self.points * variance)
-        value = -0.5 * self.points * torch.log1p(q)
-        slope[0] = self.points * q / (1 + q) * self.share * vector[0] / variance
-        lengths = vector[2:]
-        r2 = (self.length / lengths) ** 2  # (lengths,)
+        q2 = (self.missed / (self.points * variance)) ** 2
+        r2 = (self.length * signal / lengths) ** 2 / variance  # (lengths,)
         costs = SHORT_SIDE * torch.log1p(r2) + LONG_SIDE * torch.log1p(1 / r2)
-        value = value - 0.5 * (self.each * costs).sum()
-        slope[2:] = self.each * (SHORT_SIDE * r2 - LONG_SIDE) / (1 + r2) / lengths
+        value = -0.25 * self.points * torch.log1p(q2) - 0.5 * (self.each * costs).sum()
+        by_length = self.each * (SHORT_SIDE * r2 - LONG_SIDE) / (1 + r2)  # by log ℓ
+        slope[0] = (self.points * q2 / (1 + q2) + by_length.sum()) * self.share * vector[0] / variance
+        slope[1] = -by_length.sum() / signal
+        slope[2:] = by_length / lengths
         return self.weight * float(value), self.weight * slope
