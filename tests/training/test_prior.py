@@ -12,7 +12,7 @@ from warmgp import GPRegressor, Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.operators.row_noise import RowNoise
 from warmgp.training.exact_climb import ExactClimb, climbed_start
-from warmgp.training.prior import ENOUGH, LONG_SIDE, MISSED, SHORT_SIDE, USUAL, Prior
+from warmgp.training.prior import ENOUGH, LONG_SIDE, MISSED, NO_CHANCE, SHORT_SIDE, USUAL, Prior
 
 
 def theta_of(*values: float) -> Hyperparameters:
@@ -46,8 +46,8 @@ def test_the_density_is_the_one_that_is_written_down() -> None:
     far = 1e9 * math.sqrt(d) * USUAL  # so much noise and signal that the one is for sure, and the other as usual
     apart = prior(theta_of(noise, 1.0, *[length] * d))[0] - prior(theta_of(1e9, 1e18, *[far] * d))[0]
     usual = 2 ** (-(SHORT_SIDE + LONG_SIDE) / 2)
-    weight = (ENOUGH * d - n) / (ENOUGH * d + 3 * n)
-    assert apart == pytest.approx(weight * (4 * math.log(of_length / usual) + math.log(of_noise)))
+    weight, noise_weight = (ENOUGH * d - n) / (ENOUGH * d + 3 * n), 1 - n / (NO_CHANCE * d)
+    assert apart == pytest.approx(weight * 4 * math.log(of_length / usual) + noise_weight * math.log(of_noise))
 
 
 def test_along_the_ridge_of_signal_and_length_scales_nothing_is_thought() -> None:
@@ -62,6 +62,8 @@ def test_it_counts_less_with_more_points_and_not_at_all_with_many() -> None:
     theta = theta_of(0.01, 1.0, 0.1, 0.1)
     few, more = (Prior.of(n, 2, (0, 1)) for n in (10, 40))
     assert few is not None and more is not None and few.weight > more.weight > 0
+    many = Prior.of(2 * NO_CHANCE, 2, (0, 1))
+    assert many is not None and many.noise_weight == 0 < more.noise_weight < few.noise_weight
     assert Prior.of(2 * ENOUGH, 2, (0, 1)) is None
     assert Prior.of(ENOUGH, 2, (0, 0)) is None  # one thing, whose two inputs have one length scale
     one, alone = Prior.of(10, 2, (0, 0)), Prior.of(10, 2, (0,))
