@@ -59,7 +59,7 @@ def test_a_climb_of_many_length_scales_ends_before_its_top() -> None:
         patch.setattr("warmgp.training.prior.ENOUGH", 1e-9)
         top = climbed_start(x, y, KERNEL, ExactClimb(), 60, generator=draws())
     terms = Terms(torch.arange(80)[None], 80)
-    assert float(terms.densities(x, y, KERNEL, top)) > float(terms.densities(x, y, KERNEL, theta)) + 0.2
+    assert float(terms.densities(x, y, KERNEL, top)) > float(terms.densities(x, y, KERNEL, theta)) + 0.1
     assert _held_out(x, y, new, targets, theta) > _held_out(x, y, new, targets, top) + 0.5
 
 
@@ -103,7 +103,7 @@ def test_a_callback_ends_climbs() -> None:
         return True
 
     climbed_start(x, y, KERNEL, ExactClimb(), 2, generator=draws(), callbacks=[enough])
-    assert len(calls) <= len(PLACES) + 2
+    assert len(calls) <= 2 * len(PLACES) + 2  # without the prior and with it, and then those that go to their end
 
 
 def test_a_resumed_fit_does_not_climb_again(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def climbed_start(
     lengths : int
         The number of length scales: d, or 1.
     chosen : Hyperparameters, optional
-        One more place to begin at: where the choice of the kernel ended.
+        One more place to begin at: where the choice of the kernel ended. Few points with a prior need no more places.
     generator : torch.Generator
         Draws the sample, where not all points are climbed or compared.
     limits, noise, callbacks
@@ -98,7 +98,9 @@ def climbed_start(
     ascent = _Ascent(x, y, kernel, limits, how, noise, tuple(callbacks))
     groups = limits.tied if len(limits.tied) == lengths else tuple(range(lengths))
     prior = Prior.of(len(rows), x.shape[1], groups, rows_at(noise, rows))
-    places = [*starting_places(x.shape[1], lengths), *([] if chosen is None or prior is not None else [chosen])]
+    places = starting_places(x.shape[1], lengths)
+    if chosen is not None and (prior is None or len(rows) > COMPARED):
+        places.append(chosen)
     if len(rows) > COMPARED:
         some = rows[torch.randperm(len(rows), generator=generator)[:COMPARED].to(x.device)]
         places = sorted(places, key=lambda theta: -ascent.climbed(some, theta, how.short).value)[:TAKEN]
