@@ -140,7 +140,7 @@ class Control:
 
 
 def most_likely_share(q: Tensor, p: Tensor) -> Tensor:
-    """Returns t = v/u, (b,), given the mean squares of d and g in units of u; NaN where these are.
+    """Returns t = v/u in the shape of q and p, the mean squares of d and g in units of u; NaN where these are.
 
     It solves (q − t)(1 − t)² + (1 − t − p) t² = q (1 − t)² − p t² − t (1 − t)(1 − 2t) = 0. With q and p exchanged the
     solution is 1 − t, so that it is looked for between 0 and ½ with the less of the two in the place of q: the value is
@@ -151,7 +151,8 @@ def most_likely_share(q: Tensor, p: Tensor) -> Tensor:
     below, above, looks, beside = _places(q.device)
     q, p = q.double(), p.double()
     less, more = torch.minimum(q, p), torch.maximum(q, p)
-    positive = (torch.addmm(beside, torch.stack([less, more], 1), looks) > 0).sum(1).clamp_max_(PLACES - 1)
+    values = torch.stack([less, more], -1) @ looks + beside  # (…, places)
+    positive = (values > 0).sum(-1).clamp_max_(PLACES - 1)
     low, high = below[positive], above[positive]
     a, minus_b, t = 3.0 + (less - more), -1.0 - 2.0 * less, 0.5 * (low + high)
     for _ in range(NEWTON):  # of ((a − 2t) t − b) t + q
