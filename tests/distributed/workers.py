@@ -262,16 +262,18 @@ class Watch:
         self.looks = 0
 
     def look(self, when: str) -> None:
-        """Notes what is there of all rows, beside H itself, which is stored for so few."""
+        """Notes what has memory for all rows, also where it is a view of some of them."""
         for one in gc.get_objects():
-            if type(one) is Tensor and one.ndim == 2 and one.shape[0] == MORE and FEW < one.shape[1] < MORE:
-                self.found.add(f"{tuple(one.shape)} {when}")
+            if type(one) is Tensor and one.ndim == 2 and FEW < one.shape[1] <= MANY:
+                held = one.untyped_storage().nbytes() // (one.element_size() * one.shape[1])
+                if held >= MORE:
+                    self.found.add(f"{tuple(one.shape)} of {held} rows {when}")
 
     def close(self) -> None:
         Team.sum, Shard.whole = self._back  # type: ignore[method-assign]
 
 
-FEW = 4  # columns of inputs, targets and what is said of rows
+FEW, MANY = 4, 20  # columns of inputs and y, of which there are fewer, and of all systems, of which there are no more
 MORE = 401  # rows, of which a look at float64 takes 256
 
 WATCHED: dict[str, dict[str, Any]] = {
