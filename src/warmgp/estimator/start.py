@@ -199,7 +199,8 @@ def _on_sample(
         )
     state = sample_start(
         x, y, operator.kernel, first, some, size=plan.sample_size, generator=generator, callbacks=callbacks,
-        promote=plan.promote, dtype=torch.float64 if exact else operator.dtype, noise=operator.rows, other=chosen,
+        promote=plan.promote, dtype=torch.float64 if exact else operator.dtype, noise=operator.rows,
+        other=chosen if plan.local is None else None,
     )  # fmt: skip
     if plan.local is None:
         return state
