@@ -11,10 +11,11 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.operators import DenseOperator
 from warmgp.operators.near_order import near_order
+from warmgp.solvers import partitions
 from warmgp.solvers.partitions import Partition
 from warmgp.solvers.progress import Progress
 from warmgp.solvers.rap import _best_combination, _Sweeps
-from warmgp.solvers.triangular import inverse_by_halves
+from warmgp.solvers.triangular import inverse_factors
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -144,13 +145,14 @@ def test_any_points_have_an_order(x: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("b", [1, 127, 128, 129, 300, 513])
-def test_inverses_by_halves(b: int) -> None:
+def test_factors_of_inverses(b: int) -> None:
     A = torch.randn(3, b, b, dtype=torch.float64, generator=seeded())
     A = A @ A.mT + torch.eye(b, dtype=torch.float64)
-    inverse, failed = inverse_by_halves(A)
-    assert not failed and torch.allclose(inverse, torch.linalg.inv(A), rtol=1e-8, atol=1e-10)
+    X, failed = inverse_factors(A)
+    assert not failed and torch.allclose(X.mT @ X, torch.linalg.inv(A), rtol=1e-8, atol=1e-10)
+    assert torch.equal(X, X.tril())
     A[1, -1, -1] = -1.0
-    assert inverse_by_halves(A)[1]
+    assert inverse_factors(A)[1]
 
 
 @pytest.mark.parametrize("together", [1, 2, 9])
@@ -163,6 +165,26 @@ def test_blocks_by_inverses_are_those_by_factors(together: int, monkeypatch: pyt
     by_inverse = solver.solve(H, b, rule=rule, generator=seeded())
     assert by_inverse.iterations == by_factor.iterations
     assert torch.allclose(by_inverse.solution, by_factor.solution, rtol=1e-7)
+
+
+def test_blocks_by_inverses_at_hardly_any_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal of 8,000 times the noise and long length scales: put together by halves, no block of 512 had an inverse,
+    and the solve ended where it began."""
+    monkeypatch.setattr(_Sweeps, "_by_factors", lambda self, count: self._by_inverses(count, last=False))
+    x = torch.randn(1500, 4, dtype=torch.float64, generator=seeded())
+    H = DenseOperator(x, get_kernel("matern52"), Hyperparameters(0.006, 50.0, [15.0, 50.0, 20.0, 3000.0]))
+    b = torch.stack([torch.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2], x[:, 0].cos()], 1)
+    found = RecombinedProjections(512).solve(H, b, rule=StoppingRule(1e-3), generator=seeded())
+    assert found.converged and found.iteration_epochs <= 20
+
+
+def test_a_block_without_a_factor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever made its factor fail, a solve does not go on with numbers that are none."""
+    monkeypatch.setattr(_Sweeps, "_by_factors", lambda self, count: self._by_inverses(count, last=False))
+    monkeypatch.setattr(partitions, "inverse_factors", lambda A: (torch.full_like(A, torch.nan), torch.tensor(True)))
+    H, b = spread(200)
+    with pytest.raises(torch.linalg.LinAlgError, match="a block of H"):
+        RecombinedProjections(50).solve(H, b, rule=StoppingRule(0.01), generator=seeded())
 
 
 def test_nothing_is_kept() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from warmgp.operators.base import KernelOperator, ranges
 from warmgp.operators.near_order import near_order
 from warmgp.solvers.block_factors import block_dtype
-from warmgp.solvers.triangular import factor_or_raise, inverse_by_halves, solve_with_factor
+from warmgp.solvers.triangular import factor_or_raise, inverse_factors, solve_with_factor
 
 ALIGNED = 32
 """The rows of a block are a multiple of this, unless there is one block: products are faster for it."""
@@ -61,60 +61,61 @@ class Partition:
             yield rows, factor_or_raise(operator.block_in_float64(rows), "a block of H").to(dtype)
 
     def solver_of(self, operator: KernelOperator, rows: Tensor) -> Callable[[Tensor], Tensor]:
-        """Returns what solves exactly on one block, for a residual (b, c): by its factor, on a GPU by its inverse."""
+        """Returns what solves exactly on one block, for a residual (b, c): by its factor, on a GPU by X = L⁻¹."""
         dtype = block_dtype(operator, len(rows))
         if operator.device.type == "cpu":
             factor = factor_or_raise(operator.block_in_float64(rows), "a block of H").to(dtype)
             return lambda residual: solve_with_factor(factor, residual.to(dtype)).to(residual.dtype)
-        inverses, wrong = inverse_by_halves(operator.blocks(rows[None]))
-        if bool(wrong.any()):
-            factor_or_raise(operator.blocks(rows[None])[0], "a block of H")
-        inverse = inverses[0].to(dtype)
-        return lambda residual: (inverse @ residual.to(dtype)).to(residual.dtype)
+        factors, wrong = inverse_factors(operator.blocks(rows[None]))
+        check_factors(operator, rows[None], wrong)
+        factor = factors[0].to(dtype)  # X = L⁻¹
+        return lambda residual: (factor.mT @ (factor @ residual.to(dtype))).to(residual.dtype)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Holds some blocks of a partition and their inverses.
+    """Holds some blocks of a partition and the factors of their inverses.
 
     Attributes
     ----------
     index : Tensor, (k, b)
         The numbers of the rows of each block.
-    inverses : Tensor, (k, b, b)
+    factors : Tensor, (k, b, b)
+        X = L⁻¹ of each block L Lᵀ, whose inverse is XᵀX.
     wrong : Tensor, ()
-        Whether one of the blocks has no inverse.
+        Whether one of the blocks has no factor.
     """
 
     index: Tensor
-    inverses: Tensor
+    factors: Tensor
     wrong: Tensor
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """All that it holds on a device."""
-        return self.index, self.inverses, self.wrong
+        return self.index, self.factors, self.wrong
 
 
 def inverted_blocks(
     operator: KernelOperator, block_size: int, generator: torch.Generator, together: int
 ) -> Iterator[Batch]:
-    """Yields blocks of one partition after another without end, k = ``together`` at once, with their inverses: for a
-    GPU, where products are fast and substitution is not. Nothing waits for the device."""
+    """Yields blocks of one partition after another without end, k = ``together`` at once, with factors of their
+    inverses: for a GPU, where products are fast and substitution is not. Nothing waits for the device."""
     while True:
         index = Partition.draw(operator, block_size, generator).index
         dtype = block_dtype(operator, index.shape[1])
         for some in ranges(len(index), together):
-            inverses, wrong = inverse_by_halves(operator.blocks(index[some]))
-            yield Batch(index[some], inverses.to(dtype), wrong)
+            factors, wrong = inverse_factors(operator.blocks(index[some]))
+            yield Batch(index[some], factors.to(dtype), wrong)
 
 
-def check_inverses(operator: KernelOperator, index: Tensor, wrong: Tensor) -> None:
-    """Raises LinAlgError where one of the blocks, (k, b), has no inverse, as ``wrong`` says of parts of them. Waits for
+def check_factors(operator: KernelOperator, index: Tensor, wrong: Tensor) -> None:
+    """Raises LinAlgError where one of the blocks, (k, b), has no factor, as ``wrong`` says of parts of them. Waits for
     the device."""
     if bool(wrong.any()):
         for rows in index:  # name one that failed
             factor_or_raise(operator.blocks(rows[None])[0], "a block of H")
+        raise torch.linalg.LinAlgError("a block of H is so nearly singular that it has no inverse: raise noise_floor")
 
 
 class Attempt:

@@ -31,7 +31,7 @@ from warmgp.operators.part import Part
 from warmgp.solvers.ahead import Ahead
 from warmgp.solvers.base import Solver
 from warmgp.solvers.graphs import Recorded
-from warmgp.solvers.partitions import Attempt, Partition, check_inverses, inverted_blocks, partition_shape
+from warmgp.solvers.partitions import Attempt, Partition, check_factors, inverted_blocks, partition_shape
 from warmgp.solvers.progress import Patience, Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule
 from warmgp.solvers.triangular import solve_with_factor
@@ -165,16 +165,16 @@ class _Sweeps:
             _project(self.progress, rows, step)
 
     def _by_inverses(self, count: int, *, last: bool) -> None:
-        """Projects onto so many blocks one after the other, by inverses of which some are made together, while those
-        before them are projected onto; unless this is the ``last`` sweep, the first ones of the next sweep, too."""
-        blocks, wrong = [], []  # their rows, and whether some have no inverse
+        """Projects onto so many blocks one after the other, by factors of inverses. Some of these are made together,
+        while those before them are projected onto; unless this is the ``last`` sweep, the first of the next one, too."""
+        blocks, wrong = [], []  # their rows, and whether some have no factor
         cut = count < self._blocks
         while count:
             batch = self._ahead.take()
-            index, inverses = batch.index[:count], batch.inverses[:count]
+            index, factors = batch.index[:count], batch.factors[:count]
             if len(index) not in self._recorded:
-                self._recorded[len(index)] = _Projections(self.progress, index, inverses)
-            self._recorded[len(index)](index, inverses)
+                self._recorded[len(index)] = _Projections(self.progress, index, factors)
+            self._recorded[len(index)](index, factors)
             count -= len(index)
             if count or not (last or cut):
                 self._ahead.prepare()
@@ -182,7 +182,7 @@ class _Sweeps:
             wrong.append(batch.wrong)
         if cut:  # the rest of the partition is not for another sweep
             self._ahead = Ahead(self._inverted(), self.progress.operator.device)
-        check_inverses(self.progress.operator, torch.cat(blocks), torch.stack(wrong))
+        check_factors(self.progress.operator, torch.cat(blocks), torch.stack(wrong))
 
     def _in_turn(self, count: int) -> None:
         """Projects onto so many blocks one after the other; each process factors every ``size``-th of them, at the same
@@ -230,25 +230,25 @@ class _Projections:
     The launches of a block take longer than its work up to about 100,000 points.
     """
 
-    def __init__(self, progress: Progress, index: Tensor, inverses: Tensor) -> None:
-        self.index, self.inverses = index.clone(), inverses.clone()  # where the graph reads
+    def __init__(self, progress: Progress, index: Tensor, factors: Tensor) -> None:
+        self.index, self.factors = index.clone(), factors.clone()  # where the graph reads
         operator = progress.operator
-        run = partial(_project_onto, progress, self.index, self.inverses)
+        run = partial(_project_onto, progress, self.index, self.factors)
         records = operator.uses_triton and operator.dtype == torch.float32  # nothing of it waits for the host
         self._run = Recorded(run, operator) if records else run
 
-    def __call__(self, index: Tensor, inverses: Tensor) -> None:
-        """Projects onto as many blocks as the first ones: of rows ``index``, (k, b), with inverses, (k, b, b)."""
+    def __call__(self, index: Tensor, factors: Tensor) -> None:
+        """Projects onto as many blocks as the first ones: of rows ``index``, (k, b), with factors, (k, b, b)."""
         self.index.copy_(index)
-        self.inverses.copy_(inverses)
+        self.factors.copy_(factors)
         self._run()
 
 
-def _project_onto(progress: Progress, index: Tensor, inverses: Tensor) -> None:
-    """Projects onto blocks, (k, b), one after the other, by their inverses, (k, b, b)."""
-    for rows, inverse in zip(index, inverses, strict=True):
+def _project_onto(progress: Progress, index: Tensor, factors: Tensor) -> None:
+    """Projects onto blocks, (k, b), one after the other, by the factors X of their inverses XᵀX, (k, b, b)."""
+    for rows, X in zip(index, factors, strict=True):
         residual = progress.r.index_select(0, rows)  # (b, 1 + s)
-        _project(progress, rows, (inverse @ residual.to(inverse.dtype)).to(residual.dtype))
+        _project(progress, rows, (X.mT @ (X @ residual.to(X.dtype))).to(residual.dtype))
 
 
 def _project(progress: Progress, rows: Tensor, step: Tensor) -> None:

@@ -139,7 +139,10 @@ def _solved(
             return by_factor
     left = rounding(operator.theta, operator.n, operator.noise.unit)
     if not problem.watched or options.last_epochs is None or left <= MEAN:  # what is measured afterwards decides
-        return last_solve(operator, targets, start, options, generator, state)
+        found = last_solve(operator, targets, start, options, generator, state)
+        if problem.watched or found.converged or not options.factor_last:
+            return found
+        return _solved_by_factor(operator, targets, _last_rule(options, operator, targets)) or found
     share = min(1.0, WITHIN_REACH * left)  # all that float32 can do
     others = max(SAMPLES_SHARE, share)
     found = last_solve(operator, targets, start, options, generator, state, share=share, others=others)
