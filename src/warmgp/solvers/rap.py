@@ -166,7 +166,7 @@ class _Sweeps:
 
     def _by_inverses(self, count: int, *, last: bool) -> None:
         """Projects onto so many blocks one after the other, by factors of inverses. Some of these are made together,
-        while those before them are projected onto; unless this is the ``last`` sweep, the first of the next one, too."""
+        while those before them are projected onto; unless this is the ``last`` sweep, the next one's first, too."""
         blocks, wrong = [], []  # their rows, and whether some have no factor
         cut = count < self._blocks
         while count:
