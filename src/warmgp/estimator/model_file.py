@@ -173,8 +173,8 @@ def _restore(
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
     terms, kernel, which = content.get("trend_terms"), get_kernel(content["kernel"]), _targets(content)
     expect("theta" in tensors and "x" in tensors, "tensors", "theta and x", "not")
-    first = check_tensors(*({name: of[name] for name in ("theta", "x")} for of in (tensors, TENSORS)))
-    expect(first["t"] > 2, "theta", "at least 3 numbers", first["t"])
+    expect(tensors["theta"].ndim == 1 and len(tensors["theta"]) > 2, "theta", "at least 3 numbers", "not")
+    expect(tensors["x"].ndim == 2, "x", "a matrix", "not")
     theta = Hyperparameters.from_vector(tensors["theta"])
     others = tuple(
         pattern_of(one, tensors, number, place, kernel, theta, tensors["x"].shape[-1])
