@@ -122,7 +122,8 @@ def _solved(
     draw: PathwiseDraw,
 ) -> SolveResult:
     """Solves by the solver of training; in float64 first by corrections in float32, where that was not enough alone,
-    and by a factor of H where these do not get there and it may be made.
+    and by a factor of H where there are none, or they do not get there, and it may be made: what needs float64 may need
+    any number of iterations.
 
     Raises :class:`PrecisionLostError` after a solve in float32 of large data, where rounding is known to leave too much
     and more epochs would be in vain.
@@ -134,15 +135,13 @@ def _solved(
         if found.converged:
             return found
         start = found.solution
-        by_factor = _solved_by_factor(operator, targets, rule) if options.factor_last else None
+    if operator.dtype == torch.float64 and options.factor_last:
+        by_factor = _solved_by_factor(operator, targets, _last_rule(options, operator, targets))
         if by_factor is not None:
             return by_factor
     left = rounding(operator.theta, operator.n, operator.noise.unit)
     if not problem.watched or options.last_epochs is None or left <= MEAN:  # what is measured afterwards decides
-        found = last_solve(operator, targets, start, options, generator, state)
-        if problem.watched or found.converged or not options.factor_last:
-            return found
-        return _solved_by_factor(operator, targets, _last_rule(options, operator, targets)) or found
+        return last_solve(operator, targets, start, options, generator, state)
     share = min(1.0, WITHIN_REACH * left)  # all that float32 can do
     others = max(SAMPLES_SHARE, share)
     found = last_solve(operator, targets, start, options, generator, state, share=share, others=others)
