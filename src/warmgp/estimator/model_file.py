@@ -160,6 +160,14 @@ def load(
         ) from error
 
 
+def _theta(tensors: Mapping[str, Tensor]) -> Hyperparameters:
+    """Returns the hyperparameters of a file; raises where they, or the inputs beside them, are none."""
+    expect("theta" in tensors and "x" in tensors, "tensors", "theta and x", "not")
+    expect(tensors["theta"].ndim == 1 and len(tensors["theta"]) > 2, "theta", "at least 3 numbers", "not")
+    expect(tensors["x"].ndim == 2, "x", "a matrix", "not")
+    return Hyperparameters.from_vector(tensors["theta"])
+
+
 def _restore(
     cls: type[GPRegressor],
     tensors: dict[str, Tensor],
@@ -172,10 +180,7 @@ def _restore(
     settings = settings_from_json(cls, content["settings"])
     plan = plan_json.plan_from_json(content["plan"], solver=solver, device=place)
     terms, kernel, which = content.get("trend_terms"), get_kernel(content["kernel"]), _targets(content)
-    expect("theta" in tensors and "x" in tensors, "tensors", "theta and x", "not")
-    expect(tensors["theta"].ndim == 1 and len(tensors["theta"]) > 2, "theta", "at least 3 numbers", "not")
-    expect(tensors["x"].ndim == 2, "x", "a matrix", "not")
-    theta = Hyperparameters.from_vector(tensors["theta"])
+    theta = _theta(tensors)
     others = tuple(
         pattern_of(one, tensors, number, place, kernel, theta, tensors["x"].shape[-1])
         for number, one in enumerate(content.get("patterns", []), 1)

@@ -139,6 +139,8 @@ class Predicting(Targets):
         if team is None or team.size == 1 or len(X) == 0:  # type: ignore[arg-type]
             return self.predict(X, return_std, include_noise=include_noise)
 
+        check_inputs(self, X)  # which counts rows as the caller does
+
         def part(rows: slice) -> tuple[FloatArray, ...]:
             some = X.iloc[rows] if hasattr(X, "iloc") else X[rows]  # type: ignore[index]
             found = self.predict(some, return_std, include_noise=include_noise)

@@ -61,7 +61,8 @@ class Together:
     ) -> tuple[TrainingState | None, Plan]:
         """Returns state and plan of the checkpoint, and sets the generator; (None, plan) where there is none.
 
-        Rank 0 claims the file until the stack is closed; the others read it, too, and each keeps its own rows.
+        Rank 0 claims the file until the stack is closed; the others read it, too, and each keeps its own rows: all of
+        them have to see it. An error of one is raised by all.
         """
         mine: list[Any] = [None, plan]
 
@@ -70,8 +71,12 @@ class Together:
             mine[:] = keeper.resume(plan, shape)
             return mine[0] is not None
 
-        if self.decided(by_first) and not self.first:
-            return keeper.read(plan, shape)
+        def by_others() -> None:
+            if not self.first:
+                mine[:] = keeper.read(plan, shape)
+
+        if self.decided(by_first) and self.team is not None:
+            self.team.every_made(by_others)
         return mine[0], mine[1]
 
     def started(self, make: Callable[[], TrainingState], generator: torch.Generator) -> TrainingState:

@@ -106,7 +106,9 @@ def inverted_blocks(
         dtype = block_dtype(operator, index.shape[1])
         for some in ranges(len(index), together):
             factors, wrong = inverse_factors(operator.blocks(index[some]))
-            yield Batch(index[some], factors.to(dtype), wrong)
+            factors = factors.to(dtype)
+            yield Batch(index[some], factors, wrong)
+            del factors  # before the next are made
 
 
 def check_factors(operator: KernelOperator, index: Tensor, wrong: Tensor) -> None:

@@ -18,7 +18,7 @@ from warmgp.solvers import Cholesky
 from warmgp.training.loop import train_only
 from warmgp.training.near_likelihood import Terms
 from warmgp.training.problem import Problem
-from warmgp.training.state import Callback, TrainingOptions, TrainingState
+from warmgp.training.state import Callback, StepRecord, TrainingOptions, TrainingState
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,23 @@ COMPARED, CLEARLY, N_AGAIN = 2_000, 0.1, 30
 """Points of a sample whose likelihood says whether another start was the better one, the nats a point that it must be
 better by, and the steps that are taken from there. Data with hardly any noise need it: a climb finds a noise scale of
 10⁻⁴, to which 100 steps from 1 do not come."""
+
+
+class _Asked:
+    """Calls callbacks, and remembers whether one of them has asked to stop."""
+
+    def __init__(self, callbacks: Sequence[Callback]) -> None:
+        self.callbacks, self.to_stop = callbacks, False
+
+    def __call__(self, record: StepRecord, state: TrainingState) -> bool:
+        answers = [callback(record, state) for callback in self.callbacks]
+        self.to_stop = any(answers)
+        return self.to_stop
+
+
+def _all_of(x: Tensor) -> Terms:
+    """Returns all points x as one group, whose density is their likelihood."""
+    return Terms(torch.arange(len(x), device=x.device)[None], len(x))
 
 
 def sample_start(
@@ -60,6 +77,8 @@ def sample_start(
     def in_float64() -> Problem:
         return Problem(make_operator("dense", x_some.double(), kernel, theta, rows=noise_some), y_some.double())
 
+    asked = _Asked(callbacks)
+
     def trained_from(first: Hyperparameters, n_steps: int) -> TrainingState:
         problem = Problem(
             make_operator("dense", x_some.to(dtype), kernel, first, rows=noise_some),
@@ -67,14 +86,13 @@ def sample_start(
             original=(x_some.double(), y_some.double()),
             promote=in_float64 if promote else None,
         )
-        return train_only(problem, replace(options, n_steps=n_steps), generator=generator, callbacks=callbacks)
+        return train_only(problem, replace(options, n_steps=n_steps), generator=generator, callbacks=[asked])
 
     def density(at: Hyperparameters) -> float:
-        all_points = Terms(torch.arange(min(COMPARED, len(rows)), device=x.device)[None], min(COMPARED, len(rows)))
-        return float(all_points.densities(x_some, y_some, kernel, at, noise_some).mean())
+        return float(_all_of(x_some[:COMPARED]).densities(x_some, y_some, kernel, at, noise_some).mean())
 
     trained = trained_from(theta, options.n_steps)
-    if other is not None and density(other) > density(trained.theta) + CLEARLY:
+    if other is not None and not asked.to_stop and density(other) > density(trained.theta) + CLEARLY:
         logger.info("the training on a sample begins again where the choice of the kernel ended")
         trained = trained_from(other, min(N_AGAIN, options.n_steps))
     return TrainingState(0, trained.nu, trained.adam)
