@@ -13,6 +13,8 @@ from sklearn.base import clone
 
 from gp_truth import posterior
 from warmgp import ConvergenceWarning, GPRegressor, Hyperparameters
+from warmgp.estimator.remarks import NEAR_NATS, _left_out
+from warmgp.training.explained import near_gain
 
 Array = NDArray[np.float64]
 
@@ -72,6 +74,25 @@ def test_iterations_without_a_factor_tell_nothing_from_something() -> None:
     assert not any("explains nothing" in one for one in told(GPRegressor("matern32", **settings), X, y))
     shuffled = np.random.default_rng(1).permutation(y)
     assert any("explains nothing" in one for one in told(GPRegressor("matern32", **settings), X, shuffled))
+
+
+def test_a_smooth_function_that_near_points_do_not_tell_is_not_said_to_be_nothing() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2600, 8))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + np.cos(X[:, 3] + X[:, 4])
+    y = (y - y.mean()) / y.std() + 0.007 * rng.normal(size=len(y))
+    found = [0.0056, 7.0, 6.8, 21.6, 22.4, 10.6, 10.4, 97.0, 105.0, 97.0]
+    theta = Hyperparameters.from_vector(torch.tensor(found, dtype=torch.float64))
+    model = GPRegressor("matern52", solver="cg", init=theta, n_steps=0, standardize=False, random_state=0)
+    assert told(model, X, y) == []  # a fit that is right, of which the nearest 30 points say little
+    posterior, targets = model.posterior_, torch.as_tensor(y)
+    near = near_gain(posterior.x, targets, posterior.kernel, posterior.theta, torch.Generator().manual_seed(0))
+    assert near[0] < NEAR_NATS + near[1]
+    exact = model.loo_
+    left = _left_out(posterior, targets)
+    assert left.r2 == pytest.approx(1 - np.mean((exact.y - exact.mean) ** 2), abs=0.002)
+    constant = -0.5 * (1 + np.log(2 * np.pi * np.mean(y**2)))
+    assert left.gain == pytest.approx(np.mean(exact.log_density) - constant, abs=0.1)
 
 
 # -- several tops ----------------------------------------------------------------------------------------------------

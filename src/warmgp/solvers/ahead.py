@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
+
+from warmgp.solvers.streams import beside
 
 
 class HasTensors(Protocol):
@@ -20,16 +21,6 @@ class HasTensors(Protocol):
 Made = TypeVar("Made", bound=HasTensors)
 
 
-def _beside(device: torch.device) -> torch.cuda.Stream:
-    """Returns the stream of a device on which things are made: always the same, whose freed memory serves the next."""
-    return _stream(torch.cuda.current_device() if device.index is None else device.index)
-
-
-@lru_cache(maxsize=64)
-def _stream(device: int) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
-
-
 class Ahead(Generic[Made]):
     """Takes one thing after another from an iterator, whose kernels run beside those that use the thing before.
 
@@ -39,7 +30,7 @@ class Ahead(Generic[Made]):
 
     def __init__(self, things: Iterator[Made], device: torch.device) -> None:
         self._things, self._device = things, device
-        self._stream = _beside(device) if device.type == "cuda" else None
+        self._stream = beside(device) if device.type == "cuda" else None
         self._next: tuple[Made, torch.cuda.Event] | None = None
         if self._stream is not None:  # it reads what was written until now
             self._stream.wait_stream(torch.cuda.current_stream(device))
@@ -64,3 +55,10 @@ class Ahead(Generic[Made]):
         for tensor in made.tensors:  # their memory is not used again before this stream has read it
             tensor.record_stream(current)
         return made
+
+    def end(self) -> None:
+        """Makes the current stream wait for what was made in vain, so that what it reads may be freed; the host does
+        not wait. Nothing can be taken afterwards."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._device).wait_stream(self._stream)
+        self._next = None

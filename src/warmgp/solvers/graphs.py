@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from warmgp.operators.base import KernelOperator
+from warmgp.solvers.streams import recording
 
 
 class Recorded:
@@ -46,7 +47,7 @@ class Recorded:
         ``torch.cuda.graph`` would also collect garbage and empty caches, which takes longer. Here garbage waits until
         the recording is over: an old graph that were freed meanwhile would end it.
         """
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.operator.device)
+        graph, stream = torch.cuda.CUDAGraph(), recording(self.operator.device)
         stream.wait_stream(torch.cuda.current_stream(self.operator.device))
         with torch.cuda.stream(stream), _garbage_waits():
             graph.capture_begin()

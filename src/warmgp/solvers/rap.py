@@ -107,7 +107,14 @@ class RecombinedProjections(Solver):
         progress.patience = PATIENCE
         generator = generator or torch.Generator().manual_seed(0)
         sweeps = _Sweeps(progress, self, generator)
-        stall = Stall(self.stall_epochs)
+        try:
+            return self._swept(progress, sweeps, rule)
+        finally:
+            sweeps.end()
+
+    def _swept(self, progress: Progress, sweeps: _Sweeps, rule: StoppingRule) -> SolveResult:
+        """Sweeps until the rule or the progress says that it is enough."""
+        operator, stall = progress.operator, Stall(self.stall_epochs)
         done = 0  # sweeps
         while True:
             norms = progress.norms()
@@ -137,6 +144,10 @@ class _Sweeps:
         self._inverted = partial(inverted_blocks, operator, how.block_size, generator, how.together)
         self._ahead = Ahead(self._inverted(), operator.device)
         self._recorded: dict[int, _Projections] = {}  # by the number of blocks, on a GPU
+
+    def end(self) -> None:
+        """Ends what is made ahead."""
+        self._ahead.end()
 
     def sweep(self, *, last: bool) -> None:
         """Projects onto every block once, as far as the budget goes, and recombines. ``last`` says whether this may be
@@ -181,6 +192,7 @@ class _Sweeps:
             blocks.append(batch.index)
             wrong.append(batch.wrong)
         if cut:  # the rest of the partition is not for another sweep
+            self._ahead.end()
             self._ahead = Ahead(self._inverted(), self.progress.operator.device)
         check_factors(self.progress.operator, torch.cat(blocks), torch.stack(wrong))
 

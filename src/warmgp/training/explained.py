@@ -61,11 +61,14 @@ def quick_gain(
     theta: Hyperparameters,
     generator: torch.Generator,
     noise: RowNoise | None = None,
+    known: float = -math.inf,
 ) -> float:
     """Returns how many nats likelier a point is after a quick climb than at θ; 0 or more.
 
     Few points, x of (n, d), are likely as a whole. More are climbed by groups of near points, as dense as all of them,
     and judged by what near ones say of others: a few groups can be made likely by hyperparameters that predict worse.
+    ``known`` is by how many nats a point at θ is likelier given all others than by a constant with noise: near ones may
+    say less than that.
     """
     n, few = len(x), len(x) <= GROUPS * GROUP
     if few:
@@ -85,7 +88,7 @@ def quick_gain(
         generator.set_state(asked)  # the same points for all
         return near_gain(x, y, kernel, these, generator, noise)[0]
 
-    return max(0.0, max(told(one.theta) for one in climbs) - told(theta))
+    return max(0.0, max(told(one.theta) for one in climbs) - max(known, told(theta)))
 
 
 def _nearest(z: Tensor, asked: Tensor, m: int) -> Tensor:
