@@ -37,6 +37,10 @@ OVERSURE, UNSURE = 1.5, 0.3
 """Root mean squares of errors of left-out points, in predicted standard deviations, beyond which noise at its floor is
 held to be too little, or too much."""
 
+WORTH_MORE = 5e-4
+"""Nats a point that each of the last steps has to add before somebody who has left their number open is warned: 30 more
+steps would add some 0.01. Less is told in the report."""
+
 FAR_WORSE = 0.5
 """Nats a point by which given hyperparameters may be less likely than those of a quick climb."""
 
@@ -95,7 +99,7 @@ def judged(
     elif reason == "steps" and (gain := rising(result.history)) > LEAST_GAIN:
         told = _unfinished(len(result.history), gain, left_open)
         remarks.append(told)
-        if left_open:
+        if left_open and gain > WORTH_MORE:
             warn_user(told, ConvergenceWarning)
     if (told := _misfit(model, plan, points, result)) and not nothing:
         remarks.append(told)

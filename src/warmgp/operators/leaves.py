@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.indices import ranges
-from warmgp.operators.near_order import near_order
+from warmgp.operators.near_order import even_ends, near_order
 
 LEAF, LOOKED_AT = 64, 12
 """Points of a leaf, and the leaves whose points are compared with a new one."""
@@ -45,7 +45,7 @@ class Leaves:
         """Divides points z, (n, d), in units of their length scales, into leaves."""
         n = len(z)
         count = max(1, n // LEAF)
-        order = near_order(z, count, torch.Generator().manual_seed(0))
+        order = near_order(z, even_ends(n, count), torch.Generator().manual_seed(0))
         begin = torch.arange(count + 1, device=z.device) * n // count
         places = begin[:-1, None] + torch.arange(-(-n // count), device=z.device)  # (leaves, L)
         beyond = places >= begin[1:, None]

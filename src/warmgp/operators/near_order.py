@@ -9,11 +9,17 @@ SEEN = 64
 """Points of a part that its spread is measured on."""
 
 
-def near_order(z: Tensor, blocks: int, generator: torch.Generator) -> Tensor:
-    """Returns an order of the points z, (n, d), in which each of so many equal stretches holds points near each other.
+def even_ends(n: int, stretches: int) -> Tensor:
+    """Returns where each of so many equal stretches of n points ends, (stretches,)."""
+    return torch.arange(1, stretches + 1) * n // stretches
 
-    A tree cuts the points in two, each part in two again, until a part is one stretch: each time in the middle, along
-    a random direction in which wide inputs weigh more.
+
+def near_order(z: Tensor, ends: Tensor, generator: torch.Generator) -> Tensor:
+    """Returns an order of the points z, (n, d), in which each stretch holds points near each other; ``ends``, (k,), are
+    their ends, the last of them n.
+
+    A tree cuts the points in two, each part in two again, until a part is one stretch: each time into equally many
+    stretches, along a random direction in which wide inputs weigh more.
     """
     n = z.shape[0]
 
@@ -21,12 +27,12 @@ def near_order(z: Tensor, blocks: int, generator: torch.Generator) -> Tensor:
         return values.to(z.device, non_blocking=True)  # the host does not wait
 
     order = on_device(torch.randperm(n, generator=generator))
-    counts = [blocks]  # stretches in each part
+    counts = [len(ends)]  # stretches in each part
     while max(counts) > 1:
-        ends = torch.tensor(counts).cumsum(0) * n // blocks
-        sizes = torch.diff(ends, prepend=torch.zeros(1, dtype=torch.int64))
+        last = ends[torch.tensor(counts).cumsum(0) - 1]  # of each part
+        sizes = torch.diff(last, prepend=torch.zeros(1, dtype=torch.int64))
         part = torch.repeat_interleave(on_device(sizes), output_size=n)  # of each place, (n,)
-        seen = (ends - sizes)[:, None] + sizes[:, None] * torch.arange(SEEN) // SEEN  # (parts, SEEN)
+        seen = (last - sizes)[:, None] + sizes[:, None] * torch.arange(SEEN) // SEEN  # (parts, SEEN)
         spread = z[order[on_device(seen)]].std(1)  # (parts, d)
         random = on_device(torch.randn(len(counts), z.shape[1], generator=generator))
         along = torch.linalg.vecdot(z[order], (spread * random.to(z.dtype))[part]).double()

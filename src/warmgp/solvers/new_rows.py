@@ -21,7 +21,7 @@ from torch import Tensor
 
 from warmgp.operators.base import KernelOperator, ranges
 from warmgp.operators.indices import index_size
-from warmgp.operators.near_order import near_order
+from warmgp.operators.near_order import even_ends, near_order
 from warmgp.operators.new_points import NearPoints
 
 NEAR = 256
@@ -106,7 +106,7 @@ def _groups(operator: KernelOperator, old: int, generator: torch.Generator) -> I
     """Yields groups of rows, (k, near + 1): a new one at the end of each, those before it old or of earlier rounds."""
     n, device = operator.n, operator.device
     z = operator.x[old:] / operator.theta.length_scales.to(operator.x)
-    order = old + near_order(z, n - old, generator)  # neighbours follow each other
+    order = old + near_order(z, even_ends(n - old, n - old), generator)  # neighbours follow each other
     before = torch.arange(old, device=device)
     for first in torch.randperm(min(ROUNDS, n - old), generator=generator).tolist():
         new, near = order[first::ROUNDS], min(NEAR, len(before))
