@@ -1,8 +1,9 @@
 """The streams of a GPU beside the one that programs run on: one for what is made ahead, one for recordings.
 
 Each is taken once for a device and kept. A new one for every use would come from a ring of 32 that PyTorch hands out in
-turn, and sooner or later a recording would have that of what is made ahead. cuBLAS keeps pointers in a workspace of each
-stream, which a recorded graph goes on to use: two at once then read and write wherever the other's pointers lead.
+turn, and sooner or later a recording would have that of what is made ahead. Both then share what cuBLAS keeps for a
+stream, its workspace, at the same time, because a graph goes on to use it: reads from anywhere followed (illegal memory
+accesses in fits of protein, every time the two were made the same, never since they differ).
 """
 
 from __future__ import annotations
