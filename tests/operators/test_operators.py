@@ -24,6 +24,8 @@ from operator_problems import one_thread as one_thread
 from warmgp.kernels import get_kernel
 from warmgp.operators import (
     OPERATORS,
+    dense,
+    huge_pages,
 )
 from warmgp.operators.distances import distances
 
@@ -68,6 +70,20 @@ def test_columns_matmul(kind: str, name: str, dtype: torch.dtype, shape: tuple[i
             before = W.clone()
             assert_near(operator.columns_matmul(index, W), H[:, index] @ W.double(), dtype, f"{label}, {c} columns")
             assert torch.equal(W, before)
+
+
+@GRID
+@DTYPES
+def test_scattered_rows_of_a_stored_matrix_in_pieces(
+    dtype: torch.dtype, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "AT_ONCE", 50)
+    monkeypatch.setattr(huge_pages, "HUGE_FROM", 0)
+    operator, H, n = operator_for("dense", "matern32", dtype, shape), reference(*shape, "matern32"), shape[0]
+    for label, index in indices(n).items():
+        V, W = columns(n, 65, dtype), columns(H[:, index].shape[1], 65, dtype)
+        assert_near(operator.rows_matmul(index, V), H[index] @ V.double(), dtype, f"rows, {label}")
+        assert_near(operator.columns_matmul(index, W), H[:, index] @ W.double(), dtype, f"columns, {label}")
 
 
 @GRID

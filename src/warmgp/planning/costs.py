@@ -53,9 +53,13 @@ RAP_EPOCHS, FIRST_RAP_EPOCHS, LAST_RAP_EPOCHS = 5, 4, {True: 12, False: 7}
 """Epochs of recombined projections in a warm-started step, those that the first step has more, and those of the last
 solve by whether it is on a GPU, where there are more points. Seen: 2 to 6, 2 to 14, and 6 to 20."""
 
-SWEEP, SWEEP_CALL = 1.4, {True: 8e-3, False: 0.0}
-"""How much longer a sweep takes than a product, as its columns are gathered; seconds of its own, by whether it is on a
-GPU, for trees and launches."""
+SWEEP, SWEEP_CALL = {True: 1.4, False: 1.05}, {True: 8e-3, False: 0.0}
+"""How much longer a sweep takes than a product, as its columns are gathered, and seconds of its own, for trees and
+launches, by whether it is on a GPU. On two cores a sweep of 65,800 points took 14.1 s, a product 14.7."""
+
+GATHERED = 2.0
+"""How much longer a sweep over a stored H takes than a product with it: scattered rows are copied. On two cores 7.2 s
+instead of 3.3 (53,700 points)."""
 
 BLOCK_CALL = {True: 1.2e-4, False: 0.0}
 """Seconds in which the host launches what a block of a sweep needs, likewise, where about half are replayed from a
@@ -275,8 +279,13 @@ def projections_seconds(
     return steps * step + LAST_RAP_EPOCHS[on_gpu] * sweep + 2 * n**2 * rates.recompute
 
 
+def stored_rates(rates: Rates) -> Rates:
+    """Returns the rates of projections where H is stored: nothing is computed again, but rows are copied."""
+    return replace(rates, recompute=GATHERED * rates.product)
+
+
 def sweep_seconds(rates: Rates, n: int, block_size: int, *, on_gpu: bool) -> float:
     """Estimates the seconds of a sweep of recombined projections: a product, factors of all blocks, and calls."""
     b = min(block_size, n)
-    product = max(SWEEP * n**2 * rates.recompute, n / b * BLOCK_CALL[on_gpu])
+    product = max(SWEEP[on_gpu] * n**2 * rates.recompute, n / b * BLOCK_CALL[on_gpu])
     return SWEEP_CALL[on_gpu] + product + BLOCK_WORK[on_gpu] * n * b**2 * rates.exact

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 
 from warmgp.planning.costs import (
@@ -22,6 +20,7 @@ from warmgp.planning.costs import (
     near_cg_seconds,
     near_seconds,
     projections_seconds,
+    stored_rates,
     sweep_seconds,
 )
 from warmgp.planning.plan import Plan
@@ -33,6 +32,10 @@ from warmgp.training.initialisation import N_CENTROIDS, N_STEPS
 
 CLIMB_EVALUATIONS = 80
 """Evaluations on all points that climbs of the likelihood usually take, of the most that they may."""
+
+RESIDUALS = {True: 2, False: 1}
+"""Residuals of a last solve by projections in float64, by whether it is on a GPU, where there are more points, which
+more often need a correction."""
 
 
 def training_seconds(plan: Plan, n: int, d: int, rates: Rates, processes: int = 1) -> float:
@@ -54,8 +57,9 @@ def training_seconds(plan: Plan, n: int, d: int, rates: Rates, processes: int = 
         seconds += exact_seconds(rates, plan.climb.points, CLIMB_EVALUATIONS)
     if plan.first_epochs is not None and plan.n_steps:
         seconds += FIRST_RAP_EPOCHS * n**2 * shared.recompute
-    if isinstance(plan.solver, RecombinedProjections) and plan.promote:  # two residuals of the last solve in float64
-        seconds += 2 * DOUBLE[plan.device.type == "cuda"] * n**2 * shared.recompute
+    if isinstance(plan.solver, RecombinedProjections) and plan.promote:  # residuals of the last solve in float64
+        on_gpu = plan.device.type == "cuda"
+        seconds += RESIDUALS[on_gpu] * DOUBLE[on_gpu] * n**2 * shared.recompute
     if plan.init == "subset":
         seconds += min(N_CENTROIDS, n) * exact_seconds(rates, plan.neighbourhood_size, N_STEPS)
     return seconds
@@ -76,12 +80,13 @@ def _steps_seconds(plan: Plan, solver: Solver, n: int, d: int, steps: int, rates
         usual = NEAR_EPOCHS if d <= MAP_INPUTS else NEAR_EPOCHS_OF_MANY_INPUTS
         return slower * near_cg_seconds(rates, n, steps, features, min(usual, most or usual), stored=stored)
     if isinstance(solver, RecombinedProjections):
+        fill = (steps + 1) * n**2 * rates.recompute if stored else 0.0  # H is evaluated once for each θ
         if stored:
-            rates = replace(rates, recompute=rates.product)
+            rates = stored_rates(rates)
         epochs = min(RAP_EPOCHS, most or RAP_EPOCHS)
         on_gpu = plan.device.type == "cuda"
         sweep = sweep_seconds(rates, n, solver.block_size, on_gpu=on_gpu)
-        return slower * projections_seconds(rates, n, steps, features, epochs, sweep, on_gpu=on_gpu)
+        return slower * (fill + projections_seconds(rates, n, steps, features, epochs, sweep, on_gpu=on_gpu))
     usual = {"ap": AP_EPOCHS, "cg": CG_EPOCHS}.get(solver.name, 100)
     return slower * epochs_seconds(rates, n, steps, features, min(usual, most or usual), stored=stored)
 

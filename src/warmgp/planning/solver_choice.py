@@ -16,6 +16,7 @@ from warmgp.planning.costs import (
     exact_seconds,
     factor_cg_seconds,
     projections_seconds,
+    stored_rates,
     sweep_seconds,
     usual_rates,
 )
@@ -48,9 +49,10 @@ CLEARLY = 0.5
 LARGE = 50_000
 """The points from which on a solver that was named, or one with neighbours, gets the paper's budget and small steps."""
 
-DEARER = 1.5
-"""How many times longer than recombined projections a training with whole factors may take. Around 1 both were as fast
-(10,000 points of houseelectric and protein on two cores: 57 and 68 s with factors, 67 and 62 s with projections)."""
+DEARER = 1.05
+"""How many times longer than recombined projections a training with whole factors may take. Both are as fast where it
+is 1 (10,000 points of houseelectric and protein on two cores: 51 and 72 s with factors, 52 and 68 s with
+projections)."""
 
 AFTER_SAMPLE = 30
 """The most steps on all points after a start on a sample."""
@@ -67,8 +69,8 @@ and 98 ms with 16, 32 and 64 of them at once."""
 MADE_AT_ONCE = 2**26
 """The most entries of blocks that are inverted at once: 3 GiB with what the work needs."""
 
-FACTOR_SHARE = 0.1
-"""The share of a sweep that factors of its blocks may take."""
+FACTOR_SHARE = {True: 0.1, False: 0.133}
+"""The share of a sweep that factors of its blocks may take, by whether it is on a GPU."""
 
 LEAST_BLOCK, LEAST_BLOCK_BY_LAUNCHES, MOST_BLOCK = {True: 1_024, False: 500}, 1_536, 2_048
 """Rows of a block: the fewest, by whether it is on a GPU; the fewest where launches take longer than the product of a
@@ -126,7 +128,7 @@ def _dearer(request: Request, cg: ConjugateGradients, rap: RecombinedProjections
     """Says whether whole factors would take ``DEARER`` times as long as projections, by the usual rates."""
     rates, n, on_gpu = usual_rates(request), request.n, request.device.type == "cuda"
     stored = not on_gpu and H_fits_alone(n, SINGLE, request.memory_budget)
-    sweeps = replace(rates, recompute=rates.product) if stored else rates
+    sweeps = stored_rates(rates) if stored else rates
     sweep = sweep_seconds(sweeps, n, rap.block_size, on_gpu=on_gpu)
     whole = factor_cg_seconds(rates, n, AFTER_SAMPLE, n_features, cg.factor_after or 0)
     rest = projections_seconds(sweeps, n, AFTER_SAMPLE, n_features, RAP_EPOCHS, sweep, on_gpu=on_gpu)
@@ -233,10 +235,10 @@ def recombined_projections(request: Request, n: int | None = None) -> Recombined
     n, on_gpu = n or request.n, request.device.type == "cuda"
     rates, budget, size = usual_rates(request), request.memory_budget, request.processes
     vectors = vector_bytes(n, request.d, request.others, SINGLE, size)
-    least, product = LEAST_BLOCK[on_gpu], SWEEP * n * rates.recompute  # of one column
+    least, product = LEAST_BLOCK[on_gpu], SWEEP[on_gpu] * n * rates.recompute  # of one column
     if least * product < BLOCK_CALL[on_gpu]:
         least = LEAST_BLOCK_BY_LAUNCHES
-    b = int((FACTOR_SHARE * product / (BLOCK_WORK[on_gpu] * rates.exact)) ** 0.5) // 32 * 32
+    b = int((FACTOR_SHARE[on_gpu] * product / (BLOCK_WORK[on_gpu] * rates.exact)) ** 0.5) // 32 * 32
     b = min(n, least if request.is_map else MOST_BLOCK, max(least, b))
 
     def fits(solver: RecombinedProjections) -> bool:
