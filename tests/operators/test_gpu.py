@@ -23,7 +23,9 @@ from warmgp import (
     StoppingRule,
 )
 from warmgp.kernels import KERNELS, get_kernel
+from warmgp.operators import make_operator
 from warmgp.solvers.preconditioners.whole_factor import Products, StaleFactor
+from warmgp.solvers.streams import beside, recording
 from warmgp.training import Problem
 from warmgp.training.precision import spot_residuals
 
@@ -192,3 +194,23 @@ def test_a_device_by_number_is_that_device() -> None:
     settings = {"solver": "ap", "n_steps": 2, "random_state": 0}
     here, there = (GPRegressor(device=device, **settings).fit(X, np.sin(X[:, 0])) for device in ("cuda", "cuda:0"))
     np.testing.assert_array_equal(here.predict(X), there.predict(X))
+
+
+def test_what_is_made_ahead_and_recordings_have_streams_of_their_own() -> None:
+    device = torch.device("cuda")
+    first = beside(device), recording(device)
+    for _ in range(40):  # the ring of streams has 32
+        torch.cuda.Stream(device)
+    assert (beside(device), recording(device)) == first and len({one.cuda_stream for one in first}) == 2
+
+
+def test_many_solves_with_recordings_and_blocks_made_ahead() -> None:
+    """Sweeps whose blocks are made ahead, recorded anew in each of more solves than there are streams in the ring."""
+    x, y = toy(3000, 4)
+    theta = Hyperparameters.from_vector(torch.tensor([0.1, 1.0, 1.0, 1.0, 1.0, 1.0]))
+    operator = make_operator("fused", x.float().cuda(), get_kernel("matern32"), theta)
+    b = y.float().cuda()[:, None].repeat(1, 65)
+    solver = RecombinedProjections(256, together=4)
+    for seed in range(36):
+        result = solver.solve(operator, b, rule=StoppingRule(1e-3, 20.0), generator=torch.Generator().manual_seed(seed))
+        assert result.converged
