@@ -180,7 +180,10 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    found = json.loads(asked.out.read_text())["results"] if asked.out.exists() else []
+    kept = json.loads(asked.out.read_text()) if asked.out.exists() else {"scale": asked.scale, "results": []}
+    found = kept["results"]
+    if kept["scale"] != asked.scale:
+        parser.error(f"{asked.out} has fits of --scale {kept['scale']:g}: name another file")
     for name in asked.sets:
         if name in {one["set"] for one in found}:
             continue

@@ -103,12 +103,8 @@ class Team:
     def panels(self, own: Tensor, n: int) -> Iterator[list[Piece]]:
         """Yields the n rows of an array, of which each process has its own, in panels of at most ``PANEL`` numbers.
 
-        A panel has a piece of every process that has rows left. All processes have to take all panels. A process alone
-        has its own rows for one.
+        A panel has a piece of every process that has rows left. All processes have to take all panels.
         """
-        if self.size == 1:
-            yield [Piece(0, slice(0, n), own)]
-            return
         held = [self.rows(n, rank) for rank in range(self.size)]
         longest = max(rows.stop - rows.start for rows in held)
         count = max(1, PANEL // max(1, self.size * own.shape[1:].numel()))

@@ -22,6 +22,7 @@ from warmgp.estimator.convergence import inexact
 from warmgp.gradient.features import FeaturePrior
 from warmgp.kernels import KERNELS
 from warmgp.planning.planner import make_plan
+from warmgp.training import last_solve
 from warmgp.training.accuracy import MEAN, Accuracy
 
 NANOSECONDS = 1_700_000_000_000_000_000
@@ -129,6 +130,23 @@ def test_the_remedy_is_for_the_cause(plan: dict, told: str) -> None:
     found = Accuracy(0.2, 0.9, 0.1)
     text = inexact(found, make_plan(3000, 5, **{"solver": "cg", **plan}), torch.float32)
     assert re.search(rf"the mean by about 0.2 \(at single points 0.9\).*{told}", text)
+    assert re.search("time limit ended.*raise time_limit", inexact(found, make_plan(3000, 5), torch.float32, "time"))
+
+
+@pytest.mark.parametrize("time_left", [True, False])
+def test_a_time_limit_that_is_over_ends_a_fit_before_float64(time_left: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model is whole, in float32, and the warning names the limit and not the epochs."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(2600, 2))  # too many for an exact posterior
+    y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + 0.1 * rng.normal(size=2600)
+    monkeypatch.setattr(last_solve, "accuracy", lambda *_: Accuracy(0.2, 0.9, 0.1))  # float32 is not enough
+    monkeypatch.setattr(last_solve, "_time_for_more", lambda *_: time_left)
+    theta = Hyperparameters(0.1, 1.0, [1.0, 1.0])
+    model = GPRegressor("matern32", solver="rap", init=theta, n_steps=0, n_probes=8, random_state=0, time_limit=1e4)
+    with pytest.warns(ConvergenceWarning, match="smaller tol" if time_left else "raise time_limit"):
+        model.fit(X, y)
+    assert model.posterior_.x.dtype == (torch.float64 if time_left else torch.float32)
+    assert np.isfinite(model.predict(X)).all()
 
 
 # -- inputs that float32, or float64, does not tell apart --------------------------------------------------------------

@@ -30,13 +30,17 @@ def warn_of_solve(plan: Plan, result: TrainingResult) -> None:
     if not result.final.converged:
         warn_user(unsolved(result.final, plan, result.accuracy), ConvergenceWarning)
     elif not result.accuracy.suffices:
-        warn_user(inexact(result.accuracy, plan, result.posterior.x.dtype), ConvergenceWarning)
+        told = inexact(result.accuracy, plan, result.posterior.x.dtype, result.final.stop_reason)
+        warn_user(told, ConvergenceWarning)
 
 
-def inexact(found: Accuracy, plan: Plan, dtype: torch.dtype) -> str:
-    """Says how far predictions may be from exact where a solve met its tolerance, why, and what would help."""
+def inexact(found: Accuracy, plan: Plan, dtype: torch.dtype, stop_reason: str = "") -> str:
+    """Says how far predictions may be from exact where a solve met its tolerance, why, and what would help;
+    ``stop_reason`` is why that solve went no further."""
     single, epochs = dtype == torch.float32, _budget(plan)
-    if single and not plan.promote:
+    if stop_reason == "time":
+        why, remedy = "the time limit ended the last solve", "raise time_limit"
+    elif single and not plan.promote:
         why, remedy = "float32 rounds too much at so little noise", 'use dtype="auto" or "float64"'
     elif epochs is not None:
         why = f"{epochs:g} epochs leave too much at so little noise"

@@ -40,6 +40,7 @@ from warmgp.likelihood import Likelihood
 from warmgp.planning.plan import Plan
 from warmgp.planning.request import Settings, is_auto
 from warmgp.planning.threads import limited_threads
+from warmgp.planning.time_limit import SOLVED_SHARE
 from warmgp.posterior import Posterior
 from warmgp.training.limits import Limits
 from warmgp.training.loop import TrainingResult, train_problem
@@ -167,7 +168,7 @@ class Fitting:
         stack.enter_context(limited_threads(plan.threads))
         verbose = self.verbose and team.first
         announce(plan, len(data.x), state.step if state else 0, shown=verbose)
-        until = None if self.time_limit is None else began + self.time_limit
+        until = None if self.time_limit is None else began + SOLVED_SHARE * self.time_limit
         kernel, options = kernel_of(plan, settings), replace(self._options(plan, until), tied=tied)
         if self.anisotropy is not None:
             data = turned(data, plan, kernel, options, seed)

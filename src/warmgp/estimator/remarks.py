@@ -22,6 +22,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
 from warmgp.planning.request import is_auto
 from warmgp.posterior import Posterior
+from warmgp.solvers.triangular import inverse_from_factor
 from warmgp.training.explained import constant_likelihood, near_gain, quick_gain
 from warmgp.training.loop import TrainingResult
 from warmgp.training.settling import LEAST_GAIN, WINDOW, rising
@@ -158,10 +159,9 @@ def _misfit(model: Any, plan: Plan, points: tuple[FloatArray, FloatArray], resul
         return ""
     x, y = (torch.as_tensor(values).to(plan.device) for values in points)
     posterior = result.posterior
-    gain = quick_gain(
-        x, y, posterior.kernel, result.theta, torch.Generator().manual_seed(0), posterior.noise,
-        known=_left_out(posterior, y).gain,
-    )  # fmt: skip
+    gain, best = quick_gain(x, y, posterior.kernel, result.theta, torch.Generator().manual_seed(0), posterior.noise)
+    if gain >= FAR_WORSE:  # by near points; all others may say more
+        gain = min(gain, best - _left_out(posterior, y).gain)
     if gain < FAR_WORSE:
         return ""
     remedy = "Other data have others: train on from them, with n_steps above 0, or anew"
@@ -201,7 +201,7 @@ def _at_floor(result: TrainingResult, y: Tensor, floor: float) -> tuple[str, boo
 
 @dataclass(frozen=True)
 class _LeftOut:
-    """Holds what training points, each predicted from all others, say of a model; nothing is known without samples.
+    """Holds what training points, each predicted from all others, say of a model; by default nothing.
 
     Attributes
     ----------
@@ -221,14 +221,17 @@ class _LeftOut:
 def _left_out(posterior: Posterior, y: Tensor) -> _LeftOut:
     """Returns what is said by errors v_i/(H⁻¹)_ii of variance 1/(H⁻¹)_ii, with v = H⁻¹y.
 
-    The diagonal is that of the factor, or the mean square of the solutions of samples, which is right within √(2/s).
+    The diagonal is that of the factor, or the mean square of the solutions of samples, which is right within √(2/s):
+    enough for a remark, where :mod:`warmgp.leave_one_out` makes more of it.
     """
     q = posterior.n_targets
     if posterior.factor is not None:
-        inverse = torch.cholesky_inverse(posterior.factor.double()).diagonal()
+        inverse = inverse_from_factor(posterior.factor.double()).diagonal()
     elif posterior.n_samples:
         inverse = posterior.solution[:, q:].double().square().mean(1)
     else:
+        return _LeftOut()
+    if not bool((inverse > 0).all()):  # rows that no solve has come to
         return _LeftOut()
     v, inverse = posterior.solution[:, :q].double(), inverse[:, None]
     variance = y.double().reshape(len(y), q).square().mean(0).to(v.device)  # of each target, (q,)

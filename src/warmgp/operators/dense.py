@@ -73,7 +73,7 @@ class DenseOperator(KernelOperator):
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
         if not self._in_pieces(index):
             return tall_product(self.H[index], V)
-        return torch.cat([tall_product(some, V) for _, some in self._pieces(index)])
+        return torch.cat([tall_product(some, V) for some in self._pieces(index)])
 
     def columns_matmul(self, index: Index, W: Tensor) -> Tensor:
         if not self._in_pieces(index):
@@ -97,9 +97,9 @@ class DenseOperator(KernelOperator):
         """Says whether rows of H are copied some at a time: scattered ones, on a CPU."""
         return self.device.type == "cpu" and not isinstance(index, slice) and len(index) * self.n > AT_ONCE
 
-    def _pieces(self, index: Index) -> Iterator[tuple[slice, Tensor]]:
-        """Yields some rows of H at a time, with their places in ``index``: a copy, which the next one overwrites."""
+    def _pieces(self, index: Index) -> Iterator[Tensor]:
+        """Yields some rows of H at a time: a copy, which the next one overwrites."""
         assert isinstance(index, Tensor)
         buffer = self.H.new_empty(max(1, AT_ONCE // self.n), self.n)
         for places in ranges(len(index), len(buffer)):
-            yield places, torch.index_select(self.H, 0, index[places], out=buffer[: places.stop - places.start])
+            yield torch.index_select(self.H, 0, index[places], out=buffer[: places.stop - places.start])

@@ -80,7 +80,7 @@ def _steps_seconds(plan: Plan, solver: Solver, n: int, d: int, steps: int, rates
         usual = NEAR_EPOCHS if d <= MAP_INPUTS else NEAR_EPOCHS_OF_MANY_INPUTS
         return slower * near_cg_seconds(rates, n, steps, features, min(usual, most or usual), stored=stored)
     if isinstance(solver, RecombinedProjections):
-        fill = (steps + 1) * n**2 * rates.recompute if stored else 0.0  # H is evaluated once for each θ
+        fill = (steps + 1) * n**2 * rates.recompute if stored else 0.0  # once for each θ, in memory that is new
         if stored:
             rates = stored_rates(rates)
         epochs = min(RAP_EPOCHS, most or RAP_EPOCHS)

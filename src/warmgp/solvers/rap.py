@@ -64,7 +64,7 @@ SURE = 8.0
 class RecombinedProjections(Solver):
     """Solves exactly on blocks of near points, one after the other, and recombines the last sweeps over all of them.
 
-    A sweep applies n² entries of H: one epoch.
+    A sweep applies n² entries of H, and those of one block more: about one epoch.
 
     Parameters
     ----------

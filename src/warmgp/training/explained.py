@@ -61,14 +61,13 @@ def quick_gain(
     theta: Hyperparameters,
     generator: torch.Generator,
     noise: RowNoise | None = None,
-    known: float = -math.inf,
-) -> float:
-    """Returns how many nats likelier a point is after a quick climb than at θ; 0 or more.
+) -> tuple[float, float]:
+    """Returns how many nats likelier a point is after a quick climb than at θ, and than by a constant with noise, of
+    which the first is 0 or more.
 
     Few points, x of (n, d), are likely as a whole. More are climbed by groups of near points, as dense as all of them,
     and judged by what near ones say of others: a few groups can be made likely by hyperparameters that predict worse.
-    ``known`` is by how many nats a point at θ is likelier given all others than by a constant with noise: near ones may
-    say less than that.
+    Near ones may say less of a point at θ than all others do; the second number is what those have to say to match.
     """
     n, few = len(x), len(x) <= GROUPS * GROUP
     if few:
@@ -81,14 +80,16 @@ def quick_gain(
     climbs = [climb(x, y, terms, kernel, start, evaluations=EVALUATIONS, noise=noise) for start in starts]
     if few:
         here, best = float(terms.densities(x, y, kernel, theta, noise).mean()), max(one.value for one in climbs)
-        return max(0.0, best - here) / (1 if y.ndim == 1 else y.shape[1])
+        each = 1 if y.ndim == 1 else y.shape[1]
+        return max(0.0, best - here) / each, math.inf
     asked = generator.get_state()
 
     def told(these: Hyperparameters) -> float:
         generator.set_state(asked)  # the same points for all
         return near_gain(x, y, kernel, these, generator, noise)[0]
 
-    return max(0.0, max(told(one.theta) for one in climbs) - max(known, told(theta)))
+    best = max(told(one.theta) for one in climbs)
+    return max(0.0, best - told(theta)), best
 
 
 def _nearest(z: Tensor, asked: Tensor, m: int) -> Tensor:

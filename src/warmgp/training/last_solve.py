@@ -16,6 +16,7 @@ from warmgp.gradient import Pathwise, PathwiseDraw, functions_of
 from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
+from warmgp.operators.part import Part
 from warmgp.posterior import Posterior
 from warmgp.solvers import Cholesky, SolveResult, StoppingRule
 from warmgp.solvers.progress import normalise, summarise
@@ -70,7 +71,8 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
     targets, final, found_trend = folded(
         problem, options, solver, targets, final, state.trend, draw, generator, last=True
     )
-    if problem.watched:
+    more = problem.watched and _time_for_more(part, options, final)  # float64, if it is needed
+    if more:
         watch(problem, targets, final, draw, options.rule.tol)
     functions = functions_of(draw)
     assert functions is not None
@@ -87,10 +89,12 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
         and not found.suffices
         and (options.factor_last or _claims_to_suffice(final, targets, operator, problem.n_targets))
     ):
-        reason = (
-            f"float32 leaves the mean {found.mean:.2g} and the samples {found.samples:.2g} predictive std from exact"
-        )
-        raise PrecisionLostError(reason, final.solution, draw, final.epochs)
+        if more:
+            raise PrecisionLostError(
+                f"float32 leaves the mean {found.mean:.2g} and the samples {found.samples:.2g} predictive std from "
+                "exact", final.solution, draw, final.epochs,
+            )  # fmt: skip
+        final = replace(final, stop_reason="time")
     return Finished(posterior, replace(final, state=options.solver.carry(final.state), factor=None), found)
 
 
@@ -145,11 +149,15 @@ def _solved(
     share = min(1.0, WITHIN_REACH * left)  # all that float32 can do
     others = max(SAMPLES_SHARE, share)
     found = last_solve(operator, targets, start, options, generator, state, share=share, others=others)
-    if options.until is not None and not operator.part.agreed(options.rule_of(start).in_time(found.seconds)):
-        # a correction would take about as long
-        return found
+    if not _time_for_more(operator.part, options, found):
+        return replace(found, stop_reason="time")
     reason = f"float32 resolves the mean to {left:.2g} predictive std only"
     raise PrecisionLostError(reason, found.solution, draw, found.epochs)
+
+
+def _time_for_more(part: Part, options: TrainingOptions, found: SolveResult) -> bool:
+    """Says whether a time limit leaves room for a correction in float64, which takes about as long as the solve."""
+    return options.until is None or part.agreed(replace(options.rule, until=options.until).in_time(found.seconds))
 
 
 def _evened(
