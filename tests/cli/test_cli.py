@@ -226,7 +226,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_ctrl_c_while_initialising(tmp_path: Path) -> None:
     """One line, exit code 130, no model, no checkpoint; and there was a bar to see."""
-    table(1000).to_csv(tmp_path / "d.csv", index=False)
+    table(400).to_csv(tmp_path / "d.csv", index=False)
     options = ["--target", "y", "--drop", "colour", "--solver", "cg", "--init", "subset", "--device", "cpu"]
     fit = command("fit", tmp_path / "d.csv", "--out", tmp_path / "m", "--checkpoint", tmp_path / "c", *options)
     with subprocess.Popen(fit, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

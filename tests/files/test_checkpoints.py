@@ -149,6 +149,7 @@ def train_sixty_steps(checkpoint: Path | None, out: Path) -> None:
     out.write_text(json.dumps(found))
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 def test_kill_minus_nine_at_random_times(tmp_path: Path) -> None:
     """A training killed again and again ends where an undisturbed one does, bit for bit; no file is ever torn."""

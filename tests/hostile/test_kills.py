@@ -130,6 +130,7 @@ def attacked(server: Server, folder: Path, kind: str, truth: Any, every: int, ho
     return killed
 
 
+@pytest.mark.whole
 def test_kills_at_random_times(
     server: Server, truth: Any, rng: np.random.Generator, scale: float, tmp_path: Path
 ) -> None:

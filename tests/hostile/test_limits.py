@@ -114,6 +114,7 @@ def _alone() -> dict[str, str]:
 
 
 # -- threads and processes -------------------------------------------------------------------------------------------
+@pytest.mark.whole
 def test_threads_do_not_meet(rng: Rng, scale: float) -> None:
     """Fits of different models, and predictions of one model, side by side: the bits of each alone."""
     count = max(4, round(24 * scale))
@@ -142,6 +143,7 @@ def test_an_exact_model_shared_before_it_has_its_factor(rng: Rng, tmp_path: Path
             assert np.array_equal(found, expected)
 
 
+@pytest.mark.whole
 def test_processes(rng: Rng) -> None:
     """Spawned and forked children come to the parent's bits."""
     X, y = problem(rng)

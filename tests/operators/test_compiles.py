@@ -41,6 +41,7 @@ def test_every_kernel_compiles_for_hopper_and_fits_into_its_shared_memory(tmp_pa
     assert [one for one in found if one["shared"] > 227 * 1024] == []
 
 
+@pytest.mark.whole
 def test_the_largest_fit_into_the_shared_memory_of_consumers_cards(tmp_path: Path) -> None:
     found = compiled(86, tmp_path, "wide", "beside")
     assert {one["kernel"] for one in found} >= {"product", *WIDE}

@@ -28,6 +28,7 @@ assert abs(mean[0] - 0.259) < 0.1 and std[0] < 0.15 < std[1]
 """
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 def test_the_wheel_works_in_a_fresh_environment(tmp_path: Path) -> None:
     pytest.importorskip("hatchling", reason="building needs hatchling: pip install -e '.[dev]'")
