@@ -180,16 +180,17 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    kept = json.loads(asked.out.read_text()) if asked.out.exists() else {"scale": asked.scale, "results": []}
+    how = {"scale": asked.scale, "on": asked.device}
+    kept = json.loads(asked.out.read_text()) if asked.out.exists() else {**how, "results": []}
     found = kept["results"]
-    if kept["scale"] != asked.scale:
-        parser.error(f"{asked.out} has fits of --scale {kept['scale']:g}: name another file")
+    if any(kept[key] != value for key, value in how.items()):
+        parser.error(f"{asked.out} has fits of --scale {kept['scale']:g} --device {kept['on']}: name another file")
     for name in asked.sets:
         if name in {one["set"] for one in found}:
             continue
         found.append(fitted(name, asked.scale, asked.device))
         print(json.dumps(found[-1]), flush=True)
-        write_json(asked.out, {"machine": machine(asked.device), "scale": asked.scale, "results": found})
+        write_json(asked.out, {"machine": machine(asked.device), **how, "results": found})
 
 
 if __name__ == "__main__":

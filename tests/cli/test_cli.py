@@ -223,13 +223,19 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == (0, f"warmgp {warmgp.__version__}\n", "")
 
 
+def _hears_ctrl_c() -> None:
+    """Undoes what a shell does to commands in the background, and to the tests if they are one: to ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.slow
 def test_ctrl_c_while_initialising(tmp_path: Path) -> None:
     """One line, exit code 130, no model, no checkpoint; and there was a bar to see."""
     table(400).to_csv(tmp_path / "d.csv", index=False)
     options = ["--target", "y", "--drop", "colour", "--solver", "cg", "--init", "subset", "--device", "cpu"]
     fit = command("fit", tmp_path / "d.csv", "--out", tmp_path / "m", "--checkpoint", tmp_path / "c", *options)
-    with subprocess.Popen(fit, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(fit, **pipes, preexec_fn=_hears_ctrl_c) as process:  # type: ignore[call-overload]
         shown = b""
         while b"neighbourhood 1 of 10" not in shown:
             part = process.stderr.read1()  # type: ignore[union-attr]
