@@ -21,7 +21,7 @@ from triton.runtime import driver
 
 from warmgp import Hyperparameters
 from warmgp.kernels import get_kernel
-from warmgp.operators.triton import fused, split, sums
+from warmgp.operators.triton import fused, split, sums, sums64
 from warmgp.solvers.triton import steps
 from warmgp.solvers.triton.packed import packed_size
 
@@ -62,9 +62,9 @@ def use(kernel: str, n: int, d: int, c: int, *, noise: float = 0.3, dtype: torch
     operator.matmul(V)
     if dtype == torch.float32:
         operator.subtract_columns(V.clone(), torch.zeros(1, dtype=torch.int64), V[:128], torch.zeros(n))
-        operator.quadratic_gradient(V, V, torch.ones(c))
-        operator.quadratic_gradient(V, V.clone(), torch.ones(c))
-        operator.cross_gradient(slice(0, 100), slice(100, n), V, V, torch.ones(c))
+    operator.quadratic_gradient(V, V, torch.ones(c))
+    operator.quadratic_gradient(V, V.clone(), torch.ones(c))
+    operator.cross_gradient(slice(0, 100), slice(100, n), V, V, torch.ones(c))
 
 
 def use_steps() -> None:
@@ -82,6 +82,7 @@ CASES: dict[str, Callable[[], None]] = {
     "wide": lambda: use("rbf", 300, 120, 65, noise=3.0),
     "beside": lambda: use("matern32", 300, 2, 74),
     "double": lambda: use("matern52", 300, 3, 17, dtype=torch.float64),
+    "double wide": lambda: use("matern32", 300, 61, 65, dtype=torch.float64),
     "steps": use_steps,
 }
 
@@ -89,7 +90,7 @@ CASES: dict[str, Callable[[], None]] = {
 def main(capability: int, cases: Sequence[str]) -> None:
     driver.set_active(Absent(capability))
     fused.why_not_fused = lambda *_: None  # type: ignore[assignment]
-    for module in (fused, split, sums, steps):
+    for module in (fused, split, sums, sums64, steps):
         module.run_kernel = compile_kernel  # type: ignore[attr-defined]
     for case in cases or CASES:
         CASES[case]()

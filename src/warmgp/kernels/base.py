@@ -42,6 +42,8 @@ class FusedForm:
         at zero: it is split into float16 halves. That of coincident pairs is free, as (x_j − x'_j)² multiplies it.
     profile64 : JITFunction
         k in float64.
+    profile_and_weight64 : JITFunction or None
+        (k, weight) in float64, the weight of coincident pairs finite; None where gradients in float64 are left to torch.
     """
 
     alpha: float
@@ -49,6 +51,7 @@ class FusedForm:
     profile: Any
     profile_and_weight: Any
     profile64: Any
+    profile_and_weight64: Any = None
 
 
 @dataclass(frozen=True)

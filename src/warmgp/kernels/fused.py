@@ -17,6 +17,7 @@ from warmgp.kernels.base import FusedForm
 AMPLIFY = tl.constexpr(256.0)  # k · 256 uses more of float16's range; the product divides by it
 LN2 = tl.constexpr(math.log(2))
 TINY = tl.constexpr(1e-12)  # least ρ² in a gradient: rounding may have made it negative
+TINY64 = tl.constexpr(1e-30)  # the same in float64: pairs below it coincide
 THIRD = tl.constexpr(1 / 3)
 SHIFT = tl.constexpr(1.5 * 2.0**52)  # what is added to this loses its fraction, and has its integer in the last bits
 T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12 = (
@@ -85,6 +86,13 @@ def rbf64(square):
 
 
 @triton.jit
+def rbf_and_weight64(square):
+    """Returns k = 2^−ρ² and the weight, which is the same, in float64."""
+    k = exp2_64(-square)
+    return k, k
+
+
+@triton.jit
 def matern12(square):
     """Returns 256 k = 2^(8 − ρ)."""
     return tl.exp2(8.0 - tl.sqrt(tl.abs(square)))
@@ -103,6 +111,14 @@ def matern12_and_weight(square):
 def matern12_64(square):
     """Returns k = 2^−ρ in float64."""
     return exp2_64(-sqrt64(square))
+
+
+@triton.jit
+def matern12_and_weight64(square):
+    """Returns k = 2^−ρ and the weight 2^−ρ/ρ, 0 for coincident pairs, in float64."""
+    rho = sqrt64(square)
+    e = exp2_64(-rho)
+    return e, tl.where(square <= TINY64, 0.0, e / rho)
 
 
 @triton.jit
@@ -127,6 +143,14 @@ def matern32_64(square):
     rho = sqrt64(square)
     e = exp2_64(-rho)
     return tl.fma(rho * LN2, e, e)
+
+
+@triton.jit
+def matern32_and_weight64(square):
+    """Returns k = (1 + ρ log 2) 2^−ρ and the weight 2^−ρ in float64."""
+    rho = sqrt64(square)
+    e = exp2_64(-rho)
+    return tl.fma(rho * LN2, e, e), e
 
 
 @triton.jit
@@ -155,7 +179,16 @@ def matern52_64(square):
     return horner(a, horner(a, tl.full(a.shape, THIRD, tl.float64), 1.0), 1.0) * exp2_64(-rho)
 
 
-RBF = FusedForm(math.sqrt(0.5 / math.log(2)), 1.0, rbf, rbf_and_weight, rbf64)
-MATERN12 = FusedForm(1 / math.log(2), 1 / math.log(2), matern12, matern12_and_weight, matern12_64)
-MATERN32 = FusedForm(math.sqrt(3) / math.log(2), 3.0, matern32, matern32_and_weight, matern32_64)
-MATERN52 = FusedForm(math.sqrt(5) / math.log(2), 5.0 / 3.0, matern52, matern52_and_weight, matern52_64)
+@triton.jit
+def matern52_and_weight64(square):
+    """Returns k = (1 + a + a²/3) 2^−ρ and the weight (1 + a) 2^−ρ in float64, with a = ρ log 2."""
+    rho = sqrt64(square)
+    a, e = rho * LN2, exp2_64(-rho)
+    k = horner(a, horner(a, tl.full(a.shape, THIRD, tl.float64), 1.0), 1.0) * e
+    return k, tl.fma(a, e, e)
+
+
+RBF = FusedForm(math.sqrt(0.5 / math.log(2)), 1.0, rbf, rbf_and_weight, rbf64, rbf_and_weight64)
+MATERN12 = FusedForm(1 / math.log(2), 1 / math.log(2), matern12, matern12_and_weight, matern12_64, matern12_and_weight64)
+MATERN32 = FusedForm(math.sqrt(3) / math.log(2), 3.0, matern32, matern32_and_weight, matern32_64, matern32_and_weight64)
+MATERN52 = FusedForm(math.sqrt(5) / math.log(2), 5.0 / 3.0, matern52, matern52_and_weight, matern52_64, matern52_and_weight64)

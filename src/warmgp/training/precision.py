@@ -51,10 +51,14 @@ def spot_residuals(problem: Problem, targets: Tensor, solution: Tensor, n_target
     return summarise((n / len(rows)) ** 0.5 * torch.linalg.vector_norm(residual, dim=0) / norms, n_targets)
 
 
-def doubts(problem: Problem, targets: Tensor, result: SolveResult, tol: float) -> str:
-    """Returns why this float32 solve should be done again in float64; "" where there is no reason."""
-    if result.stop_reason == "stagnated":  # one that diverged is no matter of rounding
-        return f"float32 stagnated at a residual of {max(result.residual_mean, result.residual_probes):.2g}"
+def doubts(problem: Problem, targets: Tensor, result: SolveResult, tol: float, *, stalled: float = 0.0) -> str:
+    """Returns why this float32 solve should be done again in float64; "" where there is no reason.
+
+    One that got no further is done again where it has more than ``stalled`` of its targets left.
+    """
+    left = max(result.residual_mean, result.residual_probes)
+    if result.stop_reason == "stagnated" and left > stalled:  # one that diverged is no matter of rounding
+        return f"float32 stagnated at a residual of {left:.2g}"
     found = spot_residuals(problem, targets, result.solution, problem.n_targets)
     reported = result.residual_mean, result.residual_probes
     for name, true, said in zip(("mean", "probe"), found, reported, strict=True):
@@ -93,8 +97,11 @@ def foresee(problem: Problem, options: TrainingOptions, state: TrainingState) ->
         raise PrecisionLostError(reason, state.solution, state.draw)
 
 
-def watch(problem: Problem, targets: Tensor, result: SolveResult, draw: Any, tol: float) -> None:
-    """Raises :class:`PrecisionLostError` where float64 contradicts a float32 solve."""
-    reason = problem.operator.part.agreed(doubts(problem, targets, result, tol))
+def watch(
+    problem: Problem, targets: Tensor, result: SolveResult, draw: Any, tol: float, *, stalled: float = 0.0
+) -> None:
+    """Raises :class:`PrecisionLostError` where float64 contradicts a float32 solve, or that got no further than
+    ``stalled``."""
+    reason = problem.operator.part.agreed(doubts(problem, targets, result, tol, stalled=stalled))
     if reason:
         raise PrecisionLostError(reason, result.solution, draw, result.epochs)

@@ -51,7 +51,7 @@ def take_step(
         problem, options, options.solver, targets, result, state.trend, draw, generator=generator
     )
     if problem.watched:
-        watch(problem, targets, result, draw, options.watched_tol)
+        watch(problem, targets, result, draw, options.watched_tol, stalled=options.watched_tol)
     carried = options.solver.carry(result.state)
     result = replace(result, state=None)  # what is not carried need not be held while the gradient is made
     slope = _slope(options, operator, result, targets, state.step)

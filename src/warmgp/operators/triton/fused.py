@@ -27,13 +27,14 @@ from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
 from warmgp.operators.triton.split import GROUP, LONG, Job, Tile, groups64, multiply, splits_for
 from warmgp.operators.triton.sums import TILE, gradient_sums
+from warmgp.operators.triton.sums64 import gradient_sums64
 
 
 class FusedOperator(ChunkedOperator):
     """Evaluates H(θ) inside its products, by Triton, and keeps none of it. See :class:`KernelOperator`.
 
-    In float32 everything is fused; in float64 the products are, and the gradient is the torch path's. It needs a
-    kernel with a fused form. Use it on CUDA; on a CPU only Triton's interpreter can run it.
+    It needs a kernel with a fused form; where that has none for gradients in float64, they are the torch path's. Use it
+    on CUDA; on a CPU only Triton's interpreter can run it.
 
     Parameters
     ----------
@@ -138,12 +139,12 @@ class FusedOperator(ChunkedOperator):
         return self._product(V, points=Points.prepare(z, differenced))
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
-        if self.dtype == torch.float64:
+        if not self._fuses_gradients:
             return super().quadratic_gradient(A, B, weights)
         return self._gradient_of(self._gradient_sums(A, B, weights))
 
     def cross_gradient(self, rows: slice, columns: slice, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
-        if self.dtype == torch.float64:
+        if not self._fuses_gradients:
             return super().cross_gradient(rows, columns, A, B, weights)
         p, alike = index_size(rows), A is B
         between = -p % TILE  # rows of zeros, so that the columns begin with a tile
@@ -154,16 +155,26 @@ class FusedOperator(ChunkedOperator):
         index = torch.cat([self._own[rows], self._own[rows.start].expand(between), self._own[columns]])
         A = spread(A)
         B = A if alike else spread(B)
-        points, profile = self._points.at(index), self._form.profile_and_weight
-        sums, entries = gradient_sums(points, profile, A, B, weights, cut=p + between)
-        self.entries_evaluated += entries
+        sums = self._pair_sums(self._points.at(index), A, B, weights, cut=p + between)
         sums[0] = 0.0  # no row is a column, too
         return self._gradient_of(sums)
 
+    @property
+    def _fuses_gradients(self) -> bool:
+        return self.dtype == torch.float32 or self._form.profile_and_weight64 is not None
+
+    def _pair_sums(self, points: Points, A: Tensor, B: Tensor, weights: Tensor, cut: int | None = None) -> Tensor:
+        """Returns the sums over pairs of points that gradients are made of, (2 + d,), in the order of ``_order``."""
+        if self.dtype == torch.float64:
+            sums, entries = gradient_sums64(points, self._form.profile_and_weight64, A, B, weights, cut)
+        else:
+            sums, entries = gradient_sums(points, self._form.profile_and_weight, A, B, weights, cut)
+        self.entries_evaluated += entries
+        return sums
+
     def _gradient_sums(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
         """Returns the sums that the gradient is made of, (2 + d,), inputs in the order of ``_order``, on the device."""
-        sums, entries = gradient_sums(self._points, self._form.profile_and_weight, A, B, weights)
-        self.entries_evaluated += entries
+        sums = self._pair_sums(self._points, A, B, weights)
         if self.rows is not None:
             sums[0] = self.noise.quadratic_trace(A, B, weights)
         return sums

@@ -1,6 +1,6 @@
 """Triton kernels of ∂/∂θ Σ_c a_cᵀ H b_c: by differences of inputs, and by products.
 
-``PROFILE`` is the kernel's ``FusedForm.profile_and_weight``.
+``PROFILE`` is the kernel's ``FusedForm.profile_and_weight``, or ``profile_and_weight64``.
 """
 
 from __future__ import annotations
@@ -129,3 +129,40 @@ def gradient_rows(
     tl.store(OUT + at[:, None] * D + inputs[None, :], total, mask=(rows < n)[:, None])
     if DIFFERENCED > 0:
         tl.store(OUT_DIFFERENCED + at[:, None] * SLOTS + slots[None, :], total_differenced, mask=(rows < n)[:, None])
+
+
+@triton.jit
+def gradient_rows64(
+    X, x_stride, Z, L, R, SIGNAL, OUT, n, columns_per_split, first_row, first_column, last_column,
+    PROFILE: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr, S: tl.constexpr, MORE: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """Writes SIGNAL[split, i] = Σ_j G_ij k_ij and OUT[split, i, :] = Σ_j G_ij ω_ij Z_j, all in float64.
+
+    G = L Rᵀ is symmetric, of S columns and ``MORE`` after them; Z are rows [z, 1, 0 …] of D numbers, of which the host
+    makes sums as in :func:`gradient_rows`. Distances are exact. Rows and columns are as there.
+    """
+    rows = first_row + tl.program_id(0) * BM + tl.arange(0, BM)
+    columns_s, inputs = tl.arange(0, S), tl.arange(0, D)
+    columns_more = S + tl.arange(0, MORE if MORE > 0 else 16)
+    at_rows = rows.to(tl.int64)[:, None] * (S + MORE)
+    left = tl.load(L + at_rows + columns_s[None, :])
+    if MORE > 0:
+        left_more = tl.load(L + at_rows + columns_more[None, :])
+    signal = tl.zeros([BM], tl.float64)
+    total = tl.zeros([BM, D], tl.float64)
+    begin = first_column + tl.program_id(1) * columns_per_split
+    for start in range(begin, tl.minimum(begin + columns_per_split, last_column), BN):
+        columns = start + tl.arange(0, BN)
+        at_columns = columns.to(tl.int64)[:, None] * (S + MORE)
+        G = tl.dot(left, tl.trans(tl.load(R + at_columns + columns_s[None, :])), out_dtype=tl.float64)
+        if MORE > 0:
+            G = tl.dot(left_more, tl.trans(tl.load(R + at_columns + columns_more[None, :])), G, out_dtype=tl.float64)
+        square = add_squares(tl.zeros([BM, BN], tl.float64), rows, columns, X, X, x_stride, x_stride, DIM)
+        k, weight = PROFILE(square)
+        signal += tl.sum(G * k, 1)
+        z = tl.load(Z + columns.to(tl.int64)[:, None] * D + inputs[None, :])
+        total = tl.dot(G * weight, z, total, out_dtype=tl.float64)
+    at = (tl.program_id(1) * n + rows).to(tl.int64)
+    tl.store(SIGNAL + at, signal, mask=rows < n)
+    tl.store(OUT + at[:, None] * D + inputs[None, :], total, mask=(rows < n)[:, None])

@@ -1,0 +1,89 @@
+"""Gradients of Triton's operators in float64 against dense derivatives: see ``test_fused.py``."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from fused_tools import DEVICE, SLOW, close, columns, theta_of
+from gp_truth import derivatives, toy
+from warmgp import Hyperparameters
+from warmgp.kernels import KERNELS, get_kernel
+from warmgp.operators import has_triton
+from warmgp.operators.row_noise import RowNoise
+
+if not has_triton():
+    pytest.skip("Triton 3.5 comes with torch 2.9 for CUDA on Linux; its operators need it", allow_module_level=True)
+
+from warmgp.operators.triton import sums64
+from warmgp.operators.triton.fused import FusedOperator
+
+
+def truth(kernel: str, x: Tensor, theta: Hyperparameters, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
+    """∂/∂θ Σ_c weights_c a_cᵀ H b_c, from dense ∂H/∂θ."""
+    return torch.stack([((A * weights) * (D @ B)).sum() for D in derivatives(kernel, x, theta)])
+
+
+def data(n: int, d: int, c: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    x = toy(n, d)[0]
+    x[11] = x[12]
+    return x, columns(n, c).double(), columns(n, c, seed=3).double(), torch.linspace(-1.0, 2.0, c, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize(
+    ("n", "d", "c"), [(100, 1, 1), (67, 4, 17), (130, 15, 65), *(pytest.param(70, 20, c, marks=SLOW) for c in (81, 129))]
+)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gradients_of_every_kernel(kernel: str, n: int, d: int, c: int, same: bool) -> None:
+    x, A, B, weights = data(n, d, c)
+    theta = theta_of(d)
+    operator = FusedOperator(x.to(DEVICE), get_kernel(kernel), theta)
+    left = A.to(DEVICE)
+    found = operator.quadratic_gradient(left, left if same else B.to(DEVICE), weights)
+    close(found, truth(kernel, x, theta, A, A if same else B, weights), 1e-10)
+
+
+def test_more_inputs_than_one_pass_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each input has its sum from one pass, and the signal has it once."""
+    x, A, _, weights = data(70, 7, 5)
+    theta = theta_of(7)
+    monkeypatch.setattr(sums64, "MOST_INPUTS", 3)
+    operator = FusedOperator(x.to(DEVICE), get_kernel("matern32"), theta)
+    left = A.to(DEVICE)
+    close(operator.quadratic_gradient(left, left, weights), truth("matern32", x, theta, A, A, weights), 1e-10)
+    assert operator.entries_evaluated == 3 * 70**2
+
+
+def test_a_signal_of_thousands_of_times_the_noise_keeps_its_digits() -> None:
+    """aᵀ K a is 10⁻⁸ of Σ |a_i| |K_ij| |a_j| here: float32 would have none of its digits."""
+    x = toy(120, 3)[0]
+    theta = Hyperparameters.from_vector(torch.tensor([0.05, 300.0, 90.0, 120.0, 150.0], dtype=torch.float64))
+    A = columns(120, 4).double()
+    A -= A.mean(0)  # K is nearly constant
+    weights = torch.ones(4, dtype=torch.float64)
+    left = A.to(DEVICE)
+    for kernel in ("matern32", "matern52"):
+        found = FusedOperator(x.to(DEVICE), get_kernel(kernel), theta).quadratic_gradient(left, left, weights)
+        close(found, truth(kernel, x, theta, A, A, weights), 1e-7)
+
+
+def test_near_coincident_points() -> None:
+    """Matérn-1/2 weighs a pair by 1/r: with pairs 10⁻⁷ apart sums still agree."""
+    x, A, _, weights = data(80, 3, 5)
+    x[40:] = x[:40] + 1e-7 * toy(40, 3, seed=1)[0]
+    theta, left = theta_of(3), A.to(DEVICE)
+    found = FusedOperator(x.to(DEVICE), get_kernel("matern12"), theta).quadratic_gradient(left, left, weights)
+    close(found, truth("matern12", x, theta, A, A, weights), 1e-8)
+
+
+def test_rows_with_noise_of_their_own() -> None:
+    x, A, _, weights = data(90, 3, 5)
+    theta, left = theta_of(3), A.to(DEVICE)
+    shares = torch.linspace(0.5, 2.0, 90, dtype=torch.float64)
+    rows = RowNoise(shares.to(DEVICE), torch.zeros(90, dtype=torch.float64, device=DEVICE))
+    found = FusedOperator(x.to(DEVICE), get_kernel("rbf"), theta, rows=rows).quadratic_gradient(left, left, weights)
+    expected = truth("rbf", x, theta, A, A, weights)
+    expected[0] = 2 * theta.noise_scale * ((A * A) @ weights * shares).sum()
+    close(found, expected, 1e-10)
