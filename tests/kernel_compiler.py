@@ -83,6 +83,7 @@ CASES: dict[str, Callable[[], None]] = {
     "beside": lambda: use("matern32", 300, 2, 74),
     "double": lambda: use("matern52", 300, 3, 17, dtype=torch.float64),
     "double wide": lambda: use("matern32", 300, 61, 65, dtype=torch.float64),
+    "double wider": lambda: use("matern32", 300, 200, 65, dtype=torch.float64),
     "steps": use_steps,
 }
 

@@ -43,6 +43,6 @@ def test_every_kernel_compiles_for_hopper_and_fits_into_its_shared_memory(tmp_pa
 
 @pytest.mark.whole
 def test_the_largest_fit_into_the_shared_memory_of_consumers_cards(tmp_path: Path) -> None:
-    found = compiled(86, tmp_path, "wide", "beside", "double wide")
+    found = compiled(86, tmp_path, "wide", "beside", "double wide", "double wider")
     assert {one["kernel"] for one in found} >= {"product", "gradient_rows64", *WIDE}
     assert [one for one in found if one["shared"] > 99 * 1024] == []

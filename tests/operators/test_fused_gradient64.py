@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fused_tools import DEVICE, SLOW, close, columns, theta_of
-from gp_truth import derivatives, toy
+from gp_truth import derivatives, h_matrix, kernel_matrix, toy
 from warmgp import Hyperparameters
 from warmgp.kernels import KERNELS, get_kernel
 from warmgp.operators import has_triton
@@ -33,7 +33,7 @@ def data(n: int, d: int, c: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize(
-    ("n", "d", "c"), [(100, 1, 1), (67, 4, 17), (130, 15, 65), *(pytest.param(70, 20, c, marks=SLOW) for c in (81, 129))]
+    ("n", "d", "c"), [(100, 1, 1), (67, 4, 17), (130, 20, 65), *(pytest.param(70, 20, c, marks=SLOW) for c in (81, 129))]
 )
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_gradients_of_every_kernel(kernel: str, n: int, d: int, c: int, same: bool) -> None:
@@ -54,6 +54,31 @@ def test_more_inputs_than_one_pass_takes(monkeypatch: pytest.MonkeyPatch) -> Non
     left = A.to(DEVICE)
     close(operator.quadratic_gradient(left, left, weights), truth("matern32", x, theta, A, A, weights), 1e-10)
     assert operator.entries_evaluated == 3 * 70**2
+
+
+@pytest.mark.parametrize("d", [17, 70, pytest.param(150, marks=SLOW)])
+def test_distances_of_many_inputs_are_products(d: int) -> None:
+    """Products and gradients keep float64's digits, also of coincident points, and so do far new points."""
+    x, A, _, weights = data(70, d, 5)
+    theta = theta_of(d)
+    operator = FusedOperator(x.to(DEVICE), get_kernel("matern52"), theta)
+    assert operator._points.doubles is not None
+    left, H = A.to(DEVICE), h_matrix("matern52", x, theta.vector)
+    close(operator.matmul(left), H @ A, 1e-12)
+    index = torch.tensor([50, 0, 69, 11])
+    close(operator.columns_matmul(index.to(DEVICE), left[:4]), H[:, index] @ A[:4], 1e-12)
+    close(operator.quadratic_gradient(left, left, weights), truth("matern52", x, theta, A, A, weights), 1e-10)
+    new = torch.cat([x[:3] + 0.1, x[:2] + 1e4])
+    cross = kernel_matrix("matern52", new, x, theta.signal_scale, theta.length_scales)
+    close(operator.cross_matmul(new.to(DEVICE), left), cross @ A, 1e-12)
+
+
+def test_distances_are_differences_where_products_would_round() -> None:
+    """Not smooth at zero, or a signal that makes the rounding of distances as large as the noise."""
+    x = toy(50, 20)[0].to(DEVICE)
+    loud = torch.cat([torch.tensor([1e-6, 1e3]), torch.full((20,), 0.1)])
+    for kernel, theta in (("matern12", theta_of(20)), ("matern32", Hyperparameters.from_vector(loud.double()))):
+        assert FusedOperator(x, get_kernel(kernel), theta)._points.doubles is None
 
 
 def test_a_signal_of_thousands_of_times_the_noise_keeps_its_digits() -> None:

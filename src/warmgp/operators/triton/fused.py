@@ -25,9 +25,16 @@ from warmgp.operators.row_noise import RowNoise, add_noise
 from warmgp.operators.triton import products as triton_products
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
-from warmgp.operators.triton.split import GROUP, LONG, Job, Tile, groups64, multiply, splits_for
+from warmgp.operators.triton.split import GROUP, LONG, Job, Tile, groups64, multiply, splits_for, stages64
 from warmgp.operators.triton.sums import TILE, gradient_sums
 from warmgp.operators.triton.sums64 import gradient_sums64
+
+
+DIFFERENCED64 = 16
+"""The most inputs that are differenced in float64: each costs 0.8 ps a pair on an H200, and products 3 ps for 64."""
+
+ROUNDED64 = 0.01
+"""What rounding of squared distances in float64 may add up to over all points, in units of the noise variance."""
 
 
 class FusedOperator(ChunkedOperator):
@@ -42,8 +49,8 @@ class FusedOperator(ChunkedOperator):
         The shape of the tiles of products; by default what was measured to be good.
     exact_distances : bool, optional
         Whether distances are differences of all inputs, or products. By default they are differences where the rounding
-        of a product would matter; always in float64, for up to three inputs and for kernels that are not smooth at
-        zero.
+        of a product would matter; always for up to three inputs and for kernels that are not smooth at zero, and in
+        float64 up to ``DIFFERENCED64`` inputs.
     """
 
     uses_triton = True
@@ -204,14 +211,18 @@ class FusedOperator(ChunkedOperator):
         """The number of differenced inputs: as few as keep the rounding of the others' product below the noise.
 
         That rounding grows with the largest Σ z² of the inputs in the product. The number is 0 or a power of two,
-        because each is a kernel to compile. It is all d where more than half have to be, in float64, for up to three
-        inputs, and where the kernel is not smooth at zero.
+        because each is a kernel to compile. It is all d where more than half have to be, for up to three inputs, and
+        where the kernel is not smooth at zero. In float64 it is all or none.
         """
         d = self.x.shape[1]
-        if self.dtype == torch.float64 or self._exact_differences:
+        if self._exact_differences:
             return d
         if self.exact_distances is not None:
             return d if self.exact_distances else 0
+        if self.dtype == torch.float64:
+            rounding = 4.0 * torch.finfo(torch.float64).eps * self._largest * self.n**0.5
+            few = d <= DIFFERENCED64 or rounding > ROUNDED64 * self.noise.least / self.signal_variance
+            return d if few else 0
         squares = self._z[:, self._order].square().flip(1).cumsum(1).amax(0).flip(0)  # of inputs k and after, (d,)
         most = min(LARGEST_SQUARE / self._form.alpha**2, 0.1 * self.noise.least / self.signal_variance / ROUNDING)
         needed = int((squares > most).sum())
@@ -299,6 +310,11 @@ class FusedOperator(ChunkedOperator):
         per_split = triton.cdiv(triton.cdiv(b, splits_for(row_tiles, triton.cdiv(b, BN))), BN) * BN
         splits = triton.cdiv(b, per_split)
         result = torch.empty(m, c, device=V.device, dtype=torch.float64)
+        own, other = mine.doubles, its.doubles
+        if own is None or other is None:
+            D, doubles = 0, (mine.lines,) * 4  # which nobody reads
+        else:
+            D, doubles = own.rows.shape[1], (own.rows, other.rows, own.squares, other.squares)
         for begin, size, more in groups64(c):
             group = V[:, begin : begin + size + more]
             padded = V.new_zeros(triton.cdiv(b, BN) * BN, size + more)
@@ -306,10 +322,11 @@ class FusedOperator(ChunkedOperator):
             out = torch.empty(splits, m, size + more, device=V.device, dtype=torch.float64)
             run_kernel(
                 triton_products.product64, (row_tiles, splits),
-                mine.lines, its.lines, mine.lines.shape[1], its.lines.shape[1], padded,
+                mine.lines, its.lines, mine.lines.shape[1], its.lines.shape[1], *doubles, padded,
                 self._nought if first is None else first, out, m, its.n - 1, b, per_split, size + more,
                 SHIFTED=first is not None, PROFILE=self._form.profile64,
-                DIM=self.x.shape[1], S=size, MORE=more, BM=BM, BN=BN, num_warps=4,
+                DIM=self.x.shape[1], D=D, S=size, MORE=more, BM=BM, BN=BN, num_warps=4,
+                num_stages=stages64(D),
             )  # fmt: skip
             torch.sum(out[:, :, : group.shape[1]], 0, out=result[:, begin : begin + group.shape[1]])
         return result.mul_(self.signal_variance)

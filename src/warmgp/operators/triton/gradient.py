@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from warmgp.operators.triton.parts import add_squares, halves, split_dot
+from warmgp.operators.triton.parts import add_squares, halves, split_dot, squares64
 
 
 @triton.jit
@@ -133,24 +133,27 @@ def gradient_rows(
 
 @triton.jit
 def gradient_rows64(
-    X, x_stride, Z, L, R, SIGNAL, OUT, n, columns_per_split, first_row, first_column, last_column,
-    PROFILE: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr, S: tl.constexpr, MORE: tl.constexpr,
+    X, x_stride, ZD, SD, Z, L, R, SIGNAL, OUT, n, columns_per_split, first_row, first_column, last_column,
+    PROFILE: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr, Q: tl.constexpr, S: tl.constexpr, MORE: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Writes SIGNAL[split, i] = Σ_j G_ij k_ij and OUT[split, i, :] = Σ_j G_ij ω_ij Z_j, all in float64.
 
-    G = L Rᵀ is symmetric, of S columns and ``MORE`` after them; Z are rows [z, 1, 0 …] of D numbers, of which the host
-    makes sums as in :func:`gradient_rows`. Distances are exact. Rows and columns are as there.
+    G = L Rᵀ is symmetric, of S columns and ``MORE`` after them; Z are rows [z, 1, 0 …] of Q numbers, of which the host
+    makes sums as in :func:`gradient_rows`. Distances are as in ``product64``. Rows and columns are as in
+    :func:`gradient_rows`.
     """
     rows = first_row + tl.program_id(0) * BM + tl.arange(0, BM)
-    columns_s, inputs = tl.arange(0, S), tl.arange(0, D)
+    columns_s, inputs = tl.arange(0, S), tl.arange(0, Q)
+    if D > 0:
+        a = tl.load(ZD + rows.to(tl.int64)[:, None] * D + tl.arange(0, D if D < 64 else 64)[None, :])
     columns_more = S + tl.arange(0, MORE if MORE > 0 else 16)
     at_rows = rows.to(tl.int64)[:, None] * (S + MORE)
     left = tl.load(L + at_rows + columns_s[None, :])
     if MORE > 0:
         left_more = tl.load(L + at_rows + columns_more[None, :])
     signal = tl.zeros([BM], tl.float64)
-    total = tl.zeros([BM, D], tl.float64)
+    total = tl.zeros([BM, Q], tl.float64)
     begin = first_column + tl.program_id(1) * columns_per_split
     for start in range(begin, tl.minimum(begin + columns_per_split, last_column), BN):
         columns = start + tl.arange(0, BN)
@@ -158,11 +161,14 @@ def gradient_rows64(
         G = tl.dot(left, tl.trans(tl.load(R + at_columns + columns_s[None, :])), out_dtype=tl.float64)
         if MORE > 0:
             G = tl.dot(left_more, tl.trans(tl.load(R + at_columns + columns_more[None, :])), G, out_dtype=tl.float64)
-        square = add_squares(tl.zeros([BM, BN], tl.float64), rows, columns, X, X, x_stride, x_stride, DIM)
+        if D > 0:
+            square = squares64(a, rows, columns, ZD, ZD, SD, SD, D)
+        else:
+            square = add_squares(tl.zeros([BM, BN], tl.float64), rows, columns, X, X, x_stride, x_stride, DIM)
         k, weight = PROFILE(square)
         signal += tl.sum(G * k, 1)
-        z = tl.load(Z + columns.to(tl.int64)[:, None] * D + inputs[None, :])
+        z = tl.load(Z + columns.to(tl.int64)[:, None] * Q + inputs[None, :])
         total = tl.dot(G * weight, z, total, out_dtype=tl.float64)
     at = (tl.program_id(1) * n + rows).to(tl.int64)
     tl.store(SIGNAL + at, signal, mask=rows < n)
-    tl.store(OUT + at[:, None] * D + inputs[None, :], total, mask=(rows < n)[:, None])
+    tl.store(OUT + at[:, None] * Q + inputs[None, :], total, mask=(rows < n)[:, None])

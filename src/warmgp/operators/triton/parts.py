@@ -8,7 +8,7 @@ thousands of times as large as what it ends at.
 
 Distances. Inputs come scaled by ``FusedForm.alpha``/ℓ, as the kernel's functions want them. Squared distances are
 one product of augmented rows [−2z, |z|², 1]·[z, 1, |z|²], or differences, input by input, where close pairs must keep
-their digits.
+their digits. In float64 they are |a|² + |b|² − 2 a·b, or differences.
 """
 
 from __future__ import annotations
@@ -64,3 +64,19 @@ def add_squares(square, rows, columns, XA, XB, a_stride, b_stride, DIM: tl.const
             difference = tl.load(XA + k * a_stride + rows)[:, None] - tl.load(XB + k * b_stride + columns)[None, :]
             square = tl.fma(difference, difference, square)
     return square
+
+
+@triton.jit
+def squares64(a, rows, columns, ZA, ZB, SA, SB, D: tl.constexpr):
+    """Returns |a_i|² + |b_j|² − 2 a_i·b_j in float64, no less than 0, from inputs stored one point per line of D numbers
+    and their squares. ``a`` are the first 64 numbers of the rows, or all D: what else there is, is loaded here."""
+    WIDTH: tl.constexpr = D if D < 64 else 64
+    inputs = tl.arange(0, WIDTH)
+    at_rows, at_columns = rows.to(tl.int64)[:, None] * D, columns.to(tl.int64)[:, None] * D
+    product = tl.dot(a, tl.trans(tl.load(ZB + at_columns + inputs[None, :])), out_dtype=tl.float64)
+    for part in tl.range(1, D // WIDTH, num_stages=1):
+        more = part * WIDTH + inputs[None, :]
+        b = tl.load(ZB + at_columns + more)
+        product = tl.dot(tl.load(ZA + at_rows + more), tl.trans(b), product, out_dtype=tl.float64)
+    both = tl.load(SA + rows)[:, None] + tl.load(SB + columns)[None, :]
+    return tl.maximum(both - 2.0 * product, 0.0)

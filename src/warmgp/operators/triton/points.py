@@ -1,4 +1,5 @@
-"""Inputs prepared for the Triton kernels: one input per line for differences, float16 halves for products."""
+"""Inputs prepared for the Triton kernels: one input per line for differences, and for products float16 halves, or in
+float64 one point per line."""
 
 from __future__ import annotations
 
@@ -18,11 +19,32 @@ ROUNDING = 2.0**-21
 
 
 @dataclass(frozen=True)
+class Doubles:
+    """Holds inputs in float64 for distances by products: rows αz with zeros after them, (padded, D), and |αz|²,
+    (padded,)."""
+
+    rows: Tensor
+    squares: Tensor
+
+    @classmethod
+    def prepare(cls, z: Tensor, padded: int) -> Doubles:
+        n, d = z.shape
+        rows = z.new_zeros(padded, max(16, triton.next_power_of_2(d)))
+        rows[:n, :d] = z
+        return cls(rows, rows.square().sum(1))
+
+    def at(self, index: Tensor) -> Doubles:
+        """Returns those at ``index``."""
+        return Doubles(self.rows.index_select(0, index), self.squares.index_select(0, index))
+
+
+@dataclass(frozen=True)
 class Points:
     """Holds one set of inputs for the kernels: lines for differences (d, padded), halves of augmented rows (padded, D).
 
-    The first ``differenced`` inputs are for differences and the others for products; where there are no others the
-    halves are zeros of (PAD, 16). All inputs have their line.
+    The first ``differenced`` inputs are for differences and the others for products; where there are no others, and in
+    float64, the halves are zeros of (PAD, 16). All inputs have their line. In float64 all inputs are for differences, or
+    none, and ``doubles`` has them.
     """
 
     n: int
@@ -32,17 +54,19 @@ class Points:
     row_low: Tensor
     column_high: Tensor  # halves of [αz, 1, |αz|²]
     column_low: Tensor
+    doubles: Doubles | None = None
 
     @classmethod
     def prepare(cls, z: Tensor, differenced: int) -> Points:
-        """Prepares inputs αz, (n, d), the first ``differenced`` of them for differences: in float64 all."""
+        """Prepares inputs αz, (n, d), the first ``differenced`` of them for differences: in float64 all or none."""
         n, d = z.shape
         padded = triton.cdiv(n, PAD) * PAD
         lines = torch.zeros(d, padded, device=z.device, dtype=z.dtype)
         lines[:, :n] = z.T
-        if differenced == d:
+        if differenced == d or z.dtype == torch.float64:
             nought = torch.zeros(PAD, 16, device=z.device, dtype=torch.float16)
-            return cls(n, d, lines, nought, nought, nought, nought)
+            doubles = None if differenced == d else Doubles.prepare(z, padded)
+            return cls(n, differenced, lines, nought, nought, nought, nought, doubles)
         z, d = z[:, differenced:], d - differenced
         D = max(16, triton.next_power_of_2(d + 4))
         rows, columns = (torch.zeros(padded, D, device=z.device, dtype=torch.float32) for _ in range(2))
@@ -61,9 +85,10 @@ class Points:
         b = index.numel()
         index = torch.nn.functional.pad(index, (0, -b % PAD))
         halves = [self.row_high, self.row_low, self.column_high, self.column_low]
-        if self.has_products:
+        if self.has_products and self.doubles is None:
             halves = [half.index_select(0, index) for half in halves]
-        return Points(b, self.differenced, self.lines.index_select(1, index), *halves)
+        doubles = None if self.doubles is None else self.doubles.at(index)
+        return Points(b, self.differenced, self.lines.index_select(1, index), *halves, doubles)
 
     @property
     def has_products(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from warmgp.operators.triton.parts import add_squares, add_to, halves, scale_of, split_dot
+from warmgp.operators.triton.parts import add_squares, add_to, halves, scale_of, split_dot, squares64
 
 
 @triton.jit
@@ -161,13 +161,14 @@ def product(
 
 @triton.jit
 def product64(
-    XA, XB, a_stride, b_stride, V, FIRST, OUT, m, last, n_columns, columns_per_split, width,
-    SHIFTED: tl.constexpr, PROFILE: tl.constexpr, DIM: tl.constexpr,
+    XA, XB, a_stride, b_stride, ZA, ZB, SA, SB, V, FIRST, OUT, m, last, n_columns, columns_per_split, width,
+    SHIFTED: tl.constexpr, PROFILE: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr,
     S: tl.constexpr, MORE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Writes OUT[split, i, :] = Σ_j k(a_i, b_j) V_j over the split's columns, all in float64.
 
-    Distances are exact, and the tensor core multiplies float64: nothing is split. V is (padded rows, width) with zeros
+    The tensor core multiplies float64: nothing is split. Distances are differences, or, where D is not 0, products of
+    lines of D numbers (ZA, ZB) with their squares (SA, SB). V is (padded rows, width) with zeros
     beyond what it has, OUT likewise; S columns are multiplied, and ``MORE`` after them: 16 for the one that comes
     before 64 probes. Indices are as in :func:`product`.
     """
@@ -177,6 +178,8 @@ def product64(
     offset = 0
     if SHIFTED:
         offset = tl.load(FIRST)
+    if D > 0:
+        a = tl.load(ZA + rows.to(tl.int64)[:, None] * D + tl.arange(0, D if D < 64 else 64)[None, :])
     total = tl.zeros([BM, S], tl.float64)
     total_more = tl.zeros([BM, MORE if MORE > 0 else 16], tl.float64)
     begin = tl.program_id(1) * columns_per_split
@@ -185,7 +188,10 @@ def product64(
         columns = local
         if SHIFTED:
             columns = tl.minimum(offset + local, last)
-        square = add_squares(tl.zeros([BM, BN], tl.float64), rows, columns, XA, XB, a_stride, b_stride, DIM)
+        if D > 0:
+            square = squares64(a, rows, columns, ZA, ZB, SA, SB, D)
+        else:
+            square = add_squares(tl.zeros([BM, BN], tl.float64), rows, columns, XA, XB, a_stride, b_stride, DIM)
         k = PROFILE(square)
         line = V + local.to(tl.int64) * width
         total = tl.dot(k, tl.load(line[:, None] + columns_s[None, :]), total, out_dtype=tl.float64)

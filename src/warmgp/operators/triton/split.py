@@ -112,6 +112,12 @@ def groups64(c: int) -> list[tuple[int, int, int]]:
     return groups
 
 
+def stages64(D: int) -> int:
+    """Returns how many tiles of columns a kernel in float64 loads ahead, with lines of D numbers for distances: as many as
+    fit into 99 KiB of shared memory."""
+    return 3 if D <= 32 else 2
+
+
 def split(V: Tensor, bits: Tensor, padded: int, gain: Tensor | None = None, *, beside: bool = True) -> list[Columns]:
     """Splits a contiguous V (n, c) into groups of scaled columns with ``padded`` rows, times ``gain`` (c,)."""
     n, c = V.shape

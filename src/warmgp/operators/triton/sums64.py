@@ -1,11 +1,10 @@
 """The sums behind ∂/∂θ Σ_c weights_c a_cᵀ H b_c in float64, by the Triton kernel ``gradient_rows64``.
 
-Float64 is for a signal so large beside the noise that v and K nearly cancel in vᵀ K v. The torch path writes every tile
-of differences to memory, input by input: with 40 inputs it took ten times as long as the solve before it.
+Float64 is for a signal so large beside the noise that v and K nearly cancel in vᵀ K v.
 
-The two numbers for a pair of points, with d inputs and c columns: 2d + 2c + 2(d + 1) + 40 operations (differences, G, G ω
-times [z, 1], profile), and nothing that is written. On an H200, whose float64 does about 17·10¹² a second in such
-kernels, 41 inputs and 65 columns are 20 ps.
+The two numbers for a pair of points, with d inputs and c columns: 2d + 2c + 2(d + 1) + 40 operations (distance, G, G ω
+times [z, 1], profile), and nothing that is written; the torch path writes tiles to memory, 60 ps a pair on an H200
+whatever d. `benchmarks/results/README.md` has what was measured.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ from warmgp.operators.indices import ranges
 from warmgp.operators.triton import gradient as triton_gradient
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import Points
-from warmgp.operators.triton.split import groups64, splits_for
+from warmgp.operators.triton.split import groups64, splits_for, stages64
 
-ROWS, COLUMNS = 64, 16
-"""Rows and columns of a tile."""
+ROWS, COLUMNS, WARPS = 64, 16, 4
+"""Rows and columns of a tile, and warps of a program; half of the rows with more than 32 inputs: 99 KiB of shared
+memory hold no more."""
 
 MOST_INPUTS = 63
 """Inputs whose sums are made in one pass, with a column of ones beside them: more do not fit the registers."""
@@ -79,18 +79,22 @@ def _sums_of_rows(
     (total, padded), count, width = points.lines.shape, rows[1] - rows[0], columns[1] - columns[0]
     z = points.lines[inputs].T  # (padded, d of this pass)
     d = z.shape[1]
-    D = max(16, triton.next_power_of_2(d + 1))
-    Z = z.new_zeros(padded, D)
+    Q = max(16, triton.next_power_of_2(d + 1))
+    Z = z.new_zeros(padded, Q)
     Z[:, :d], Z[:, d] = z, 1.0
-    row_tiles = triton.cdiv(count, ROWS)
+    by = points.doubles
+    D, doubles = (0, (Z, Z)) if by is None else (by.rows.shape[1], (by.rows, by.squares))
+    BM, stages = ROWS if D <= 32 else ROWS // 2, stages64(D)
+    row_tiles = triton.cdiv(count, BM)
     per_split = triton.cdiv(triton.cdiv(width, splits_for(row_tiles, triton.cdiv(width, COLUMNS))), COLUMNS) * COLUMNS
     splits = triton.cdiv(width, per_split)
     signal = torch.zeros(splits, n, device=device, dtype=torch.float64)
-    out = torch.zeros(splits, n, D, device=device, dtype=torch.float64)
+    out = torch.zeros(splits, n, Q, device=device, dtype=torch.float64)
     run_kernel(
         triton_gradient.gradient_rows64, (row_tiles, splits),
-        points.lines, padded, Z, L, R, signal, out, n, per_split, rows[0], *columns,
-        PROFILE=profile, DIM=total, D=D, S=sizes[0], MORE=sizes[1], BM=ROWS, BN=COLUMNS, num_warps=4,
+        points.lines, padded, *doubles, Z, L, R, signal, out, n, per_split, rows[0], *columns,
+        PROFILE=profile, DIM=total, D=D, Q=Q, S=sizes[0], MORE=sizes[1], BM=BM, BN=COLUMNS, num_warps=WARPS,
+        num_stages=stages,
     )  # fmt: skip
-    W, z = out.sum(0), z[:n]  # (n, D): [Wz, W1, …]
+    W, z = out.sum(0), z[:n]  # (n, Q): [Wz, W1, …]
     return signal.sum(), 2.0 * (z * (z * W[:, d : d + 1] - W[:, :d])).sum(0)
