@@ -33,7 +33,8 @@ def data(n: int, d: int, c: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize(
-    ("n", "d", "c"), [(100, 1, 1), (67, 4, 17), (130, 20, 65), *(pytest.param(70, 20, c, marks=SLOW) for c in (81, 129))]
+    ("n", "d", "c"),
+    [(100, 1, 1), (67, 4, 17), (130, 20, 65), *(pytest.param(70, 20, c, marks=SLOW) for c in (81, 129))],
 )
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_gradients_of_every_kernel(kernel: str, n: int, d: int, c: int, same: bool) -> None:

@@ -212,7 +212,7 @@ def test_the_regressor_starts_on_a_sample(short: None, capsys: pytest.CaptureFix
 def test_a_sample_goes_over_to_float64_only_where_that_is_wanted(
     promote: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warmgp.training.precision.doubts", lambda *_: "made up")
+    monkeypatch.setattr("warmgp.training.precision.doubts", lambda *_, **__: "made up")
     x, y = (part.float() for part in toy(60, 2))
     seen: list[torch.dtype] = []
     options = TrainingOptions(ConjugateGradients(10), Pathwise(5, 100), n_steps=2)

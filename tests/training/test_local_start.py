@@ -8,9 +8,9 @@ import torch
 
 from gp_truth import toy
 from warmgp import GPRegressor, Hyperparameters, Matern32
-from warmgp.operators.conditionals import conditionals
+from warmgp.operators.conditionals import conditional_densities, conditionals
 from warmgp.planning import starts
-from warmgp.training.local_start import LocalStart, _rest, local_start, nearest
+from warmgp.training.local_start import LARGEST_SIGNAL, LocalStart, _rest, groups_around, local_start, nearest
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -53,6 +53,20 @@ def test_limits_hold_and_few_points_do() -> None:
     found = local_start(x, y * 0, Matern32(), Hyperparameters.ones(2), LocalStart(4, 64, 40), generator=seeded(),
                         hold=lambda nu: nu.clamp_min(0.5))  # fmt: skip
     assert float(found.unconstrained.min()) >= 0.5 * (1 - 1e-9)
+
+
+def test_the_signal_comes_back_along_its_ridge() -> None:
+    """A linear function wants ever longer length scales, and near points do not say where to stop: what the start ends
+    at has an ordinary signal, and left-out points are as likely by it as by any other on the ridge."""
+    x, y = toy(4_000, 3)
+    y = (x @ torch.tensor([1.0, -0.5, 0.3], dtype=torch.float64)) / 1.2 + 0.1 * y
+    far = Hyperparameters(0.1, 40.0, [40.0, 80.0, 120.0])
+    found = local_start(x, y, Matern32(), far, LocalStart(16, 64, 40), generator=seeded())
+    assert float(found.signal_scale) == pytest.approx(LARGEST_SIGNAL, rel=1e-9)
+    away = Hyperparameters(found.noise_scale, 10 * found.signal_scale, 10**Matern32.follow * found.length_scales)
+    groups, last = groups_around(x.float(), found, torch.arange(0, 4_000, 100), 128)
+    near, afar = (conditional_densities(x, y, groups, Matern32(), theta, last) / last for theta in (found, away))
+    assert float((near - afar).mean()) > -0.005  # nats a point
 
 
 @pytest.mark.parametrize("failure", ["factor", "gradient"])

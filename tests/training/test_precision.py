@@ -75,7 +75,11 @@ def test_a_wrong_report_is_found_in_either_system() -> None:
         wrong[:, column] *= 1.05
         told = doubts(Problem(operator, y), b, replace(result, solution=wrong), 0.01)
         assert told.startswith(f"float32 reported a {name} residual of") and "float64 finds" in told
-    assert "stagnated" in doubts(Problem(operator, y), b, replace(result, stop_reason="stagnated"), 0.01)
+    halted = replace(result, stop_reason="stagnated")
+    assert "stagnated" in doubts(Problem(operator, y), b, halted, 0.01)
+    assert doubts(Problem(operator, y), b, halted, 0.01, stalled=0.01) == ""  # as good as one whose budget was spent
+    halted = replace(halted, residual_mean=0.02)
+    assert "stagnated at a residual of 0.02" in doubts(Problem(operator, y), b, halted, 0.01, stalled=0.01)
 
 
 def low_noise(n: int = 300) -> tuple[torch.Tensor, torch.Tensor]:
@@ -204,7 +208,7 @@ def late_doubts(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """float32 is trusted in every step and not in the last solve."""
     asked: list[int] = []
 
-    def doubt(*_: object) -> str:
+    def doubt(*_: object, **__: object) -> str:
         asked.append(1)
         return "late" if len(asked) > steps else ""
 

@@ -43,7 +43,7 @@ class FusedForm:
     profile64 : JITFunction
         k in float64.
     profile_and_weight64 : JITFunction or None
-        (k, weight) in float64, the weight of coincident pairs finite; None where gradients in float64 are left to torch.
+        (k, weight) in float64, the weight of coincident pairs finite; None leaves gradients in float64 to torch.
     """
 
     alpha: float

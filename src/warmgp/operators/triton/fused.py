@@ -29,7 +29,6 @@ from warmgp.operators.triton.split import GROUP, LONG, Job, Tile, groups64, mult
 from warmgp.operators.triton.sums import TILE, gradient_sums
 from warmgp.operators.triton.sums64 import gradient_sums64
 
-
 DIFFERENCED64 = 16
 """The most inputs that are differenced in float64: each costs 0.8 ps a pair on an H200, and products 3 ps for 64."""
 

@@ -68,8 +68,8 @@ def add_squares(square, rows, columns, XA, XB, a_stride, b_stride, DIM: tl.const
 
 @triton.jit
 def squares64(a, rows, columns, ZA, ZB, SA, SB, D: tl.constexpr):
-    """Returns |a_i|² + |b_j|² − 2 a_i·b_j in float64, no less than 0, from inputs stored one point per line of D numbers
-    and their squares. ``a`` are the first 64 numbers of the rows, or all D: what else there is, is loaded here."""
+    """Returns |a_i|² + |b_j|² − 2 a_i·b_j in float64, no less than 0, from inputs stored one point per line of D
+    numbers, and their squares. ``a`` are the first 64 numbers of the rows, or all D; the others are loaded here."""
     WIDTH: tl.constexpr = D if D < 64 else 64
     inputs = tl.arange(0, WIDTH)
     at_rows, at_columns = rows.to(tl.int64)[:, None] * D, columns.to(tl.int64)[:, None] * D

@@ -43,8 +43,8 @@ class Points:
     """Holds one set of inputs for the kernels: lines for differences (d, padded), halves of augmented rows (padded, D).
 
     The first ``differenced`` inputs are for differences and the others for products; where there are no others, and in
-    float64, the halves are zeros of (PAD, 16). All inputs have their line. In float64 all inputs are for differences, or
-    none, and ``doubles`` has them.
+    float64, the halves are zeros of (PAD, 16). All inputs have their line. In float64 all inputs are for differences,
+    or none is, and ``doubles`` has them.
     """
 
     n: int

@@ -113,8 +113,8 @@ def groups64(c: int) -> list[tuple[int, int, int]]:
 
 
 def stages64(D: int) -> int:
-    """Returns how many tiles of columns a kernel in float64 loads ahead, with lines of D numbers for distances: as many as
-    fit into 99 KiB of shared memory."""
+    """Returns how many tiles of columns a kernel in float64 loads ahead, with lines of D numbers for distances: as many
+    as fit into 99 KiB of shared memory."""
     return 3 if D <= 32 else 2
 
 
