@@ -194,7 +194,7 @@ MATERN12 = FusedForm(
 )
 MATERN32 = FusedForm(
     math.sqrt(3) / math.log(2), 3.0, matern32, matern32_and_weight, matern32_64, matern32_and_weight64
-)  # fmt: skip
+)
 MATERN52 = FusedForm(
     math.sqrt(5) / math.log(2), 5.0 / 3.0, matern52, matern52_and_weight, matern52_64, matern52_and_weight64
 )

@@ -41,7 +41,7 @@ LARGEST_SIGNAL = 3.0
 """The most that the signal is after the start, in standard deviations of the targets. Near points tell the kernel at
 short distances, s²/ℓ^2ν, and hardly s itself, which Adam then carries along that ridge to any size (93 on 70,600 rows
 with 41 inputs), where solves take ten times as long and need float64. Back on the ridge at 3 and 1.5 log-densities of
-left-out points were within 0.0005 of those at 4.9 by 300 near points, and 0.002 to 0.004 better by 5,000 random ones."""
+left-out points were within 0.0005 of those at 4.9 by 300 near points, 0.002 to 0.004 better by 5,000 random ones."""
 
 CLEARLY = 2.0
 """Standard errors of the mean gain of a group below zero from which on the start was clearly harmful."""
