@@ -8,8 +8,8 @@
 
 Wages, flights, births of every day, storms, diamonds, ridership, prices of shares: 500 to 370,000 rows, 1 to 100
 columns. Nothing was done to them but what anyone would do: rows with gaps are left out, columns of text are
-categories, dates are days, and a target that spreads over powers of ten is a logarithm. Many are what a Gaussian process
-is not made for: whole numbers, many copies of few rows, tails, zeros, ids as numbers.
+categories, dates are days, and a target that spreads over powers of ten is a logarithm. Many are what a Gaussian
+process is not made for: whole numbers, many copies of few rows, tails, zeros, ids as numbers.
 
 A tenth of the rows, at most 5,000, is held out at random. Told are seconds (of the second fit where a first one took
 less than ``TWICE`` seconds: on a GPU it compiles what it needs), the plan's estimate, RMSE in standard deviations of y
