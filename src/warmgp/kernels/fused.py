@@ -192,9 +192,7 @@ RBF = FusedForm(math.sqrt(0.5 / math.log(2)), 1.0, rbf, rbf_and_weight, rbf64, r
 MATERN12 = FusedForm(
     1 / math.log(2), 1 / math.log(2), matern12, matern12_and_weight, matern12_64, matern12_and_weight64
 )
-MATERN32 = FusedForm(
-    math.sqrt(3) / math.log(2), 3.0, matern32, matern32_and_weight, matern32_64, matern32_and_weight64
-)
+MATERN32 = FusedForm(math.sqrt(3) / math.log(2), 3.0, matern32, matern32_and_weight, matern32_64, matern32_and_weight64)
 MATERN52 = FusedForm(
     math.sqrt(5) / math.log(2), 5.0 / 3.0, matern52, matern52_and_weight, matern52_64, matern52_and_weight64
 )
