@@ -84,11 +84,13 @@ class Points:
         """Returns the points at ``index``, (b,), one after the other in memory, where a kernel reads them fastest."""
         b = index.numel()
         index = torch.nn.functional.pad(index, (0, -b % PAD))
-        halves = [self.row_high, self.row_low, self.column_high, self.column_low]
-        if self.has_products and self.doubles is None:
-            halves = [half.index_select(0, index) for half in halves]
-        doubles = None if self.doubles is None else self.doubles.at(index)
-        return Points(b, self.differenced, self.lines.index_select(1, index), *halves, doubles)
+        lines = self.lines.index_select(1, index)
+        halves = self.row_high, self.row_low, self.column_high, self.column_low
+        if self.doubles is not None:
+            return Points(b, self.differenced, lines, *halves, self.doubles.at(index))
+        if not self.has_products:
+            return Points(b, self.differenced, lines, *halves)
+        return Points(b, self.differenced, lines, *(half.index_select(0, index) for half in halves))
 
     @property
     def has_products(self) -> bool:
