@@ -90,7 +90,8 @@ class Points:
             return Points(b, self.differenced, lines, *halves, self.doubles.at(index))
         if not self.has_products:
             return Points(b, self.differenced, lines, *halves)
-        return Points(b, self.differenced, lines, *(half.index_select(0, index) for half in halves))
+        row_high, row_low, column_high, column_low = (half.index_select(0, index) for half in halves)
+        return Points(b, self.differenced, lines, row_high, row_low, column_high, column_low)
 
     @property
     def has_products(self) -> bool:
