@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from warmgp.planning import gpu_pace as pace
-from warmgp.planning.costs import H200, rates_for
+from warmgp.planning.costs import H200, for_inputs, rates_for
 from warmgp.planning.gpu_pace import H200_SECONDS, Pace, pace_from, pace_of
 from warmgp.planning.planner import make_plan
 from warmgp.planning.request import Request, Settings
@@ -38,6 +38,13 @@ def test_rates_of_a_gpu_are_the_tables_at_its_pace() -> None:
     slow = Pace(4.0, 2.0, 64.0)
     asked = Request(20_000, 5, Settings(), torch.device("cuda"), 2**36, slow)
     assert rates_for(asked, 0) == H200.at(slow)
+
+
+def test_rates_of_a_gpu_grow_with_the_inputs() -> None:
+    found = [for_inputs(H200, d, on_gpu=True).recompute / H200.recompute for d in (2, 28, 29, 61, 124, 248)]
+    assert found == pytest.approx([1.0, 1.0, 1.5, 2.5, 2.5, 5.0])
+    assert for_inputs(H200, 61, on_gpu=True).factor == H200.factor
+    assert for_inputs(H200, 61, on_gpu=False) == H200  # measured with so many
 
 
 def test_a_plan_takes_the_pace_of_its_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ import torch
 from warmgp.kernels import Kernel
 from warmgp.operators import TRITON_OPERATORS
 from warmgp.planning import decisions
-from warmgp.planning.costs import choice_seconds, rates_for
+from warmgp.planning.costs import choice_seconds, for_inputs, rates_for
 from warmgp.planning.estimates import check_memory, training_seconds
 from warmgp.planning.memory import H_fits, peak_bytes
 from warmgp.planning.plan import Plan as Plan
@@ -140,9 +140,11 @@ def _planned(request: Request) -> Plan:
     )
     needs = peak_bytes(plan, request.n, request.d, request.processes)
     check_memory(plan, request.n, needs)
-    seconds = training_seconds(plan, request.n, request.d, rates, request.processes)
+    on_gpu = request.device.type == "cuda"
+    wide = for_inputs(rates, request.d, on_gpu=on_gpu)
+    seconds = training_seconds(plan, request.n, request.d, wide, request.processes)
     if chooses:
-        seconds += choice_seconds(rates, request.n, is_map=request.is_map, on_gpu=request.device.type == "cuda")
+        seconds += choice_seconds(rates, request.n, is_map=request.is_map, on_gpu=on_gpu)
     return replace(plan, why=tuple(why), estimated_seconds=seconds, estimated_bytes=needs)
 
 
