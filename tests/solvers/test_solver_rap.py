@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,7 +14,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.operators import DenseOperator
 from warmgp.operators.near_order import even_ends, near_order
-from warmgp.solvers import partitions
+from warmgp.solvers import partitions, rap
 from warmgp.solvers.partitions import Partition, partition_shape
 from warmgp.solvers.progress import Progress
 from warmgp.solvers.rap import _best_combination, _Sweeps
@@ -230,6 +233,23 @@ def test_a_budget_ends_in_the_middle_of_a_sweep() -> None:
     problem = make_problem()
     result = solve(RecombinedProjections(20), problem.operator(), problem.targets, tol=1e-9, max_epochs=1.5)
     assert result.stop_reason == "budget" and 1.0 < result.iteration_epochs <= 1.5
+
+
+def test_a_time_limit_ends_in_the_middle_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 40 blocks, each of which takes 0.05 s: by whole sweeps it would be two seconds late."""
+    H, b = spread()
+    project = rap._project
+
+    def slowly(*args: Any) -> None:
+        time.sleep(0.05)
+        project(*args)
+
+    monkeypatch.setattr(rap, "_project", slowly)
+    rule = StoppingRule(1e-9, until=time.perf_counter() + 0.3)
+    found = RecombinedProjections(10).solve(H, b, rule=rule, generator=seeded())
+    assert found.stop_reason == "time" and 1 <= found.iterations <= 7
+    left = (b - H.matmul(found.solution)).norm(dim=0)
+    assert bool((left <= b.norm(dim=0) * 1.5).all()) and found.iteration_epochs == pytest.approx(found.iterations / 40)
 
 
 def test_by_its_name_in_the_estimator() -> None:

@@ -150,7 +150,7 @@ class _Sweeps:
         self._ahead.end()
 
     def sweep(self, *, last: bool) -> None:
-        """Projects onto every block once, as far as the budget goes, and recombines. ``last`` says whether this may be
+        """Projects onto every block once, as far as budget and time go, and recombines. ``last`` says whether this may be
         the last sweep, so that nothing is prepared for another."""
         progress, operator = self.progress, self.progress.operator
         d, h = self._memory()
@@ -161,19 +161,27 @@ class _Sweeps:
         if not progress.part.alone:
             self._in_turn(count)
         elif operator.device.type == "cpu":
-            self._by_factors(count)
+            count = self._by_factors(count)
         else:
             self._by_inverses(count, last=last)
         progress.count(count * cost, count)
         self._recombine(d, h)
 
-    def _by_factors(self, count: int) -> None:
-        """Projects onto so many blocks one after the other, each by substitution with its factor."""
-        partition = Partition(self._draw().index[:count])
+    def _by_factors(self, count: int) -> int:
+        """Projects onto so many blocks one after the other, each by substitution with its factor; returns onto how many.
+
+        A sweep on a CPU may take a minute, and longer than the last one where other programs want its cores: it ends
+        with the block at which the time of the rule is over.
+        """
+        partition, done = Partition(self._draw().index[:count]), 0
         for rows, factor in partition.factors(self.progress.operator):
+            if done and not self.progress.rule.in_time(0.0):
+                break
             residual = self.progress.r.index_select(0, rows)  # (b, 1 + s)
             step = solve_with_factor(factor, residual.to(factor.dtype)).to(residual.dtype)
             _project(self.progress, rows, step)
+            done += 1
+        return done
 
     def _by_inverses(self, count: int, *, last: bool) -> None:
         """Projects onto so many blocks one after the other, by factors of inverses. Some of these are made together,
