@@ -32,6 +32,12 @@ def spread(n: int = 400, noise: float = 0.05) -> tuple[DenseOperator, torch.Tens
     return H, torch.randn(n, 3, dtype=torch.float64, generator=seeded(2))
 
 
+def by_inverses(self: _Sweeps, count: int) -> int:
+    """The form for a GPU, in the place of that for a CPU."""
+    self._by_inverses(count, last=False)
+    return count
+
+
 # -- recombining -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("k", [1, 2, 4])
 def test_the_combination_has_the_least_energy(k: int) -> None:
@@ -178,7 +184,7 @@ def test_blocks_by_inverses_are_those_by_factors(together: int, monkeypatch: pyt
     H, b = spread(130)
     solver, rule = RecombinedProjections(40, together=together), StoppingRule(1e-8, 5.4)
     by_factor = solver.solve(H, b, rule=rule, generator=seeded())
-    monkeypatch.setattr(_Sweeps, "_by_factors", lambda self, count: self._by_inverses(count, last=False))
+    monkeypatch.setattr(_Sweeps, "_by_factors", by_inverses)
     by_inverse = solver.solve(H, b, rule=rule, generator=seeded())
     assert by_inverse.iterations == by_factor.iterations
     assert torch.allclose(by_inverse.solution, by_factor.solution, rtol=1e-7)
@@ -187,7 +193,7 @@ def test_blocks_by_inverses_are_those_by_factors(together: int, monkeypatch: pyt
 def test_blocks_by_inverses_at_hardly_any_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal of 8,000 times the noise and long length scales: put together by halves, no block of 512 had an inverse,
     and the solve ended where it began."""
-    monkeypatch.setattr(_Sweeps, "_by_factors", lambda self, count: self._by_inverses(count, last=False))
+    monkeypatch.setattr(_Sweeps, "_by_factors", by_inverses)
     x = torch.randn(1500, 4, dtype=torch.float64, generator=seeded())
     H = DenseOperator(x, get_kernel("matern52"), Hyperparameters(0.006, 50.0, [15.0, 50.0, 20.0, 3000.0]))
     b = torch.stack([torch.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2], x[:, 0].cos()], 1)
@@ -197,7 +203,7 @@ def test_blocks_by_inverses_at_hardly_any_noise(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_block_without_a_factor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever made its factor fail, a solve does not go on with numbers that are none."""
-    monkeypatch.setattr(_Sweeps, "_by_factors", lambda self, count: self._by_inverses(count, last=False))
+    monkeypatch.setattr(_Sweeps, "_by_factors", by_inverses)
     monkeypatch.setattr(partitions, "inverse_factors", lambda A: (torch.full_like(A, torch.nan), torch.tensor(True)))
     H, b = spread(200)
     with pytest.raises(torch.linalg.LinAlgError, match="a block of H"):
@@ -236,7 +242,7 @@ def test_a_budget_ends_in_the_middle_of_a_sweep() -> None:
 
 
 def test_a_time_limit_ends_in_the_middle_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 40 blocks, each of which takes 0.05 s: by whole sweeps it would be two seconds late."""
+    """Of 13 blocks, each of which takes 0.05 s: by whole sweeps it would end after 0.65 s, not 0.3."""
     H, b = spread()
     project = rap._project
 
@@ -246,10 +252,11 @@ def test_a_time_limit_ends_in_the_middle_of_a_sweep(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(rap, "_project", slowly)
     rule = StoppingRule(1e-9, until=time.perf_counter() + 0.3)
-    found = RecombinedProjections(10).solve(H, b, rule=rule, generator=seeded())
+    found = RecombinedProjections(32).solve(H, b, rule=rule, generator=seeded())
     assert found.stop_reason == "time" and 1 <= found.iterations <= 7
-    left = (b - H.matmul(found.solution)).norm(dim=0)
-    assert bool((left <= b.norm(dim=0) * 1.5).all()) and found.iteration_epochs == pytest.approx(found.iterations / 40)
+    assert found.iteration_epochs == pytest.approx(32 / 400 * found.iterations)
+    energy = (found.solution * (H.matmul(found.solution) - 2 * b)).sum(0)  # of v, less that of zero
+    assert bool((energy < 0).all())  # what was done counts
 
 
 def test_by_its_name_in_the_estimator() -> None:

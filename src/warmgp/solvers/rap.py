@@ -150,8 +150,8 @@ class _Sweeps:
         self._ahead.end()
 
     def sweep(self, *, last: bool) -> None:
-        """Projects onto every block once, as far as budget and time go, and recombines. ``last`` says whether this may be
-        the last sweep, so that nothing is prepared for another."""
+        """Projects onto every block once, as far as budget and time go, and recombines. ``last`` says whether this may
+        be the last sweep, so that nothing is prepared for another."""
         progress, operator = self.progress, self.progress.operator
         d, h = self._memory()
         d.copy_(progress.v)
@@ -168,7 +168,7 @@ class _Sweeps:
         self._recombine(d, h)
 
     def _by_factors(self, count: int) -> int:
-        """Projects onto so many blocks one after the other, each by substitution with its factor; returns onto how many.
+        """Projects onto so many blocks in turn, each by substitution with its factor; returns onto how many.
 
         A sweep on a CPU may take a minute, and longer than the last one where other programs want its cores: it ends
         with the block at which the time of the rule is over.
