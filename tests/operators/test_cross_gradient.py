@@ -71,3 +71,10 @@ def test_parts_add_up_to_the_gradient(kernel: str, d: int, alike: bool) -> None:
 @pytest.mark.parametrize(("kernel", "d"), [("matern32", 2), ("rbf", 12)], ids=["differences", "products"])
 def test_parts_add_up_to_the_gradient_by_triton(kernel: str, d: int, alike: bool) -> None:
     check("fused", kernel, d, torch.float32, 2e-5, alike=alike, c=17)
+
+
+@pytest.mark.skipif(not has_triton(), reason="Triton comes with torch for CUDA on Linux")
+@pytest.mark.parametrize("alike", [True, False], ids=["one array", "two, with noise of rows"])
+@pytest.mark.parametrize(("kernel", "d"), [("matern32", 2), ("rbf", 20)], ids=["differences", "products"])
+def test_parts_add_up_to_the_gradient_by_triton_in_float64(kernel: str, d: int, alike: bool) -> None:
+    check("fused", kernel, d, torch.float64, 1e-10, alike=alike, c=17)

@@ -47,6 +47,12 @@ def test_rates_of_a_gpu_grow_with_the_inputs() -> None:
     assert for_inputs(H200, 61, on_gpu=False) == H200  # measured with so many
 
 
+def test_a_plan_on_a_gpu_takes_longer_with_many_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    few, many = (make_plan(300_000, d, device="cuda", memory_budget=2**37) for d in (20, 61))
+    assert many.solver == few.solver and many.estimated_seconds > 1.5 * few.estimated_seconds
+
+
 def test_a_plan_takes_the_pace_of_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     settings = {"device": "cuda", "memory_budget": 2**37, "n_steps": 100}

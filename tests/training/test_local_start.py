@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gp_truth import toy
-from warmgp import GPRegressor, Hyperparameters, Matern32
+from warmgp import RBF, GPRegressor, Hyperparameters, Matern32
 from warmgp.operators.conditionals import conditional_densities, conditionals
 from warmgp.planning import starts
 from warmgp.training.local_start import LARGEST_SIGNAL, LocalStart, _rest, groups_around, local_start, nearest
@@ -62,8 +62,13 @@ def test_the_signal_comes_back_along_its_ridge() -> None:
     y = (x @ torch.tensor([1.0, -0.5, 0.3], dtype=torch.float64)) / 1.2 + 0.1 * y
     far = Hyperparameters(0.1, 40.0, [40.0, 80.0, 120.0])
     found = local_start(x, y, Matern32(), far, LocalStart(16, 64, 40), generator=seeded())
-    assert float(found.signal_scale) == pytest.approx(LARGEST_SIGNAL, rel=1e-9)
+    assert float(found.signal_scale) == pytest.approx(LARGEST_SIGNAL * float(y.std()), rel=1e-9)
+    smooth = local_start(x, y, RBF(), far, LocalStart(16, 64, 5), generator=seeded())
+    assert float(smooth.signal_scale) > 2 * LARGEST_SIGNAL  # which has no ridge
     away = Hyperparameters(found.noise_scale, 10 * found.signal_scale, 10**Matern32.follow * found.length_scales)
+    scaled = Hyperparameters(10 * far.noise_scale, 10 * far.signal_scale, far.length_scales)
+    tenfold = local_start(x, 10 * y, Matern32(), scaled, LocalStart(16, 64, 40), generator=seeded())
+    assert float(tenfold.signal_scale) == pytest.approx(LARGEST_SIGNAL * float((10 * y).std()), rel=1e-9)
     groups, last = groups_around(x.float(), found, torch.arange(0, 4_000, 100), 128)
     near, afar = (conditional_densities(x, y, groups, Matern32(), theta, last) / last for theta in (found, away))
     assert float((near - afar).mean()) > -0.005  # nats a point
@@ -123,13 +128,16 @@ def test_where_it_predicts_no_better_it_is_left(caplog: pytest.LogCaptureFixture
 
 
 def test_copies_of_points_leave_length_scales_as_they_are() -> None:
-    """A group of copies of one point says what the noise is, and nothing of length scales."""
+    """A group of copies of one point says what the noise is, and nothing of length scales: these follow the signal
+    where that is cut, all by one factor."""
     places = torch.rand(10, 2, dtype=torch.float64, generator=seeded())
     x = places.repeat(400, 1)
     y = torch.sin(6 * x[:, 0]) + 0.1 * torch.randn(len(x), dtype=torch.float64, generator=seeded(1))
     theta = Hyperparameters(0.5, 1.0, [0.5, 0.7])
     found = local_start(x, y, Matern32(), theta, LocalStart(16, 64, 60), generator=seeded())
-    assert torch.allclose(found.length_scales, theta.length_scales)
+    factor = found.length_scales / theta.length_scales
+    assert torch.allclose(factor, factor[0]) and 0.9 < float(factor[0]) <= 1.0
+    assert float(factor[0]) == 1.0 or float(found.signal_scale) == pytest.approx(LARGEST_SIGNAL * float(y.std()))
     assert 0.08 < float(found.noise_scale) < 0.12
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from warmgp import (
 )
 from warmgp.kernels import get_kernel
 from warmgp.training import Problem, TrainingState
+from warmgp.training.loop import train_only
 from warmgp.training.precision import ROWS, doubts, spot_residuals
 
 KERNEL = get_kernel("matern32")
@@ -202,6 +204,27 @@ def test_errors_of_float32_are_lost_precision_too() -> None:
     assert result.posterior.x.dtype == torch.float64
     with pytest.raises(torch.linalg.LinAlgError):
         train(operator, y, options, generator=generator)
+
+
+@pytest.mark.parametrize(("left", "goes_over"), [(0.03, False), (0.05, True)])
+def test_a_step_on_a_budget_may_stagnate_at_what_a_budget_may_leave(
+    left: float, goes_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four times the tolerance, as where its epochs were spent."""
+    operator, y = problem(80, 0.3, torch.float32)
+    solve = ConjugateGradients.solve
+
+    def halted(self: ConjugateGradients, this: Any, *args: Any, **options: Any) -> Any:
+        found = solve(self, this, *args, **options)
+        return replace(found, stop_reason="stagnated", residual_mean=left) if this.dtype == torch.float32 else found
+
+    monkeypatch.setattr(ConjugateGradients, "solve", halted)
+    options = TrainingOptions(ConjugateGradients(20), Pathwise(4, 100), StoppingRule(0.01, 50.0), n_steps=1)
+    state = train_only(
+        Problem(operator, y, promote=lambda: Problem(*problem(80, 0.3, torch.float64))), options,
+        generator=torch.Generator().manual_seed(0),
+    )  # fmt: skip
+    assert state.solution.dtype == (torch.float64 if goes_over else torch.float32)
 
 
 def late_doubts(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:

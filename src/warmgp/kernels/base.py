@@ -43,7 +43,8 @@ class FusedForm:
     profile64 : JITFunction
         k in float64.
     profile_and_weight64 : JITFunction or None
-        (k, weight) in float64, the weight of coincident pairs finite; None leaves gradients in float64 to torch.
+        (k, weight) in float64, for kernels that are smooth at zero, whose weight is bounded: sums over it are of
+        products, and those of near points with a weight like 1/r would cancel. None leaves these gradients to torch.
     """
 
     alpha: float

@@ -17,7 +17,6 @@ from warmgp.kernels.base import FusedForm
 AMPLIFY = tl.constexpr(256.0)  # k · 256 uses more of float16's range; the product divides by it
 LN2 = tl.constexpr(math.log(2))
 TINY = tl.constexpr(1e-12)  # least ρ² in a gradient: rounding may have made it negative
-TINY64 = tl.constexpr(1e-30)  # the same in float64: pairs below it coincide
 THIRD = tl.constexpr(1 / 3)
 SHIFT = tl.constexpr(1.5 * 2.0**52)  # what is added to this loses its fraction, and has its integer in the last bits
 T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12 = (
@@ -114,14 +113,6 @@ def matern12_64(square):
 
 
 @triton.jit
-def matern12_and_weight64(square):
-    """Returns k = 2^−ρ and the weight 2^−ρ/ρ, 0 for coincident pairs, in float64."""
-    rho = sqrt64(square)
-    e = exp2_64(-rho)
-    return e, tl.where(square <= TINY64, 0.0, e / rho)
-
-
-@triton.jit
 def matern32(square):
     """Returns 256 k = 256 (1 + ρ log 2) 2^−ρ."""
     rho = tl.sqrt(tl.abs(square))
@@ -189,9 +180,7 @@ def matern52_and_weight64(square):
 
 
 RBF = FusedForm(math.sqrt(0.5 / math.log(2)), 1.0, rbf, rbf_and_weight, rbf64, rbf_and_weight64)
-MATERN12 = FusedForm(
-    1 / math.log(2), 1 / math.log(2), matern12, matern12_and_weight, matern12_64, matern12_and_weight64
-)
+MATERN12 = FusedForm(1 / math.log(2), 1 / math.log(2), matern12, matern12_and_weight, matern12_64)
 MATERN32 = FusedForm(math.sqrt(3) / math.log(2), 3.0, matern32, matern32_and_weight, matern32_64, matern32_and_weight64)
 MATERN52 = FusedForm(
     math.sqrt(5) / math.log(2), 5.0 / 3.0, matern52, matern52_and_weight, matern52_64, matern52_and_weight64

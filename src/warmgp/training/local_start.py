@@ -38,9 +38,9 @@ CHECKED = 64
 """Random groups whose likelihood is compared before and after, to see whether the start was worth it."""
 
 LARGEST_SIGNAL = 3.0
-"""The most that the signal is after the start, in standard deviations of the targets. Near points tell the kernel at
-short distances, s²/ℓ^2ν, and hardly s itself, which Adam then carries along that ridge to any size (93 on 70,600 rows
-with 41 inputs), where solves take ten times as long and need float64. Back on the ridge at 3 and 1.5 log-densities of
+"""The signal above which that of the start is cut, in standard deviations of the targets. Near points tell the kernel
+at short distances, s²/ℓ^2ν, and hardly s itself: Adam carries it along that ridge to any size (93 on 70,600 rows with
+41 inputs), where solves take ten times as long and need float64. Back on the ridge at 3 and 1.5 log-densities of
 left-out points were within 0.0005 of those at 4.9 by 300 near points, 0.002 to 0.004 better by 5,000 random ones."""
 
 CLEARLY = 2.0
@@ -93,7 +93,9 @@ def local_start(
     found = _trained(
         x, y, z, kernel, theta, how, generator=generator, hold=hold, tie=tie, noise=noise, callbacks=callbacks
     )
-    found = found.with_signal_within(LARGEST_SIGNAL / float(found.noise_scale), kernel.follow)
+    spread = float(y.double().std())
+    if kernel.follow and spread:  # else there is no such ridge
+        found = found.with_signal_within(LARGEST_SIGNAL * spread / float(found.noise_scale), kernel.follow)
     groups, last = groups_around(z, theta, checked, how.size)  # the same for both
     before, after = (_densities(x, y, groups, kernel, of, last, noise) for of in (theta, found))
     gain = after - before

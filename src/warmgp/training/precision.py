@@ -100,8 +100,8 @@ def foresee(problem: Problem, options: TrainingOptions, state: TrainingState) ->
 def watch(
     problem: Problem, targets: Tensor, result: SolveResult, draw: Any, tol: float, *, stalled: float = 0.0
 ) -> None:
-    """Raises :class:`PrecisionLostError` where float64 contradicts a float32 solve, or that got no further than
-    ``stalled``."""
+    """Raises :class:`PrecisionLostError` where float64 contradicts a float32 solve, or where one stagnated with more
+    than ``stalled`` of its targets left."""
     reason = problem.operator.part.agreed(doubts(problem, targets, result, tol, stalled=stalled))
     if reason:
         raise PrecisionLostError(reason, result.solution, draw, result.epochs)

@@ -140,8 +140,11 @@ class FusedOperator(ChunkedOperator):
         if x_new.shape[0] == 0:
             return V.new_zeros(0, V.shape[1])
         z, differenced = self._alpha_z(x_new), self._points.differenced
-        if float(z[:, differenced:].square().sum(1).max()) > LARGEST_SQUARE:  # halves would overflow
-            differenced = z.shape[1]
+        if differenced < z.shape[1]:
+            largest = float(z[:, differenced:].square().sum(1).max())
+            single = self.dtype == torch.float32  # whose halves would overflow
+            if largest > LARGEST_SQUARE if single else self._rounds64(largest / self._form.alpha**2):
+                differenced = z.shape[1]
         return self._product(V, points=Points.prepare(z, differenced))
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
@@ -219,14 +222,18 @@ class FusedOperator(ChunkedOperator):
         if self.exact_distances is not None:
             return d if self.exact_distances else 0
         if self.dtype == torch.float64:
-            rounding = 4.0 * torch.finfo(torch.float64).eps * self._largest * self.n**0.5
-            few = d <= DIFFERENCED64 or rounding > ROUNDED64 * self.noise.least / self.signal_variance
-            return d if few else 0
+            return d if d <= DIFFERENCED64 or self._rounds64(self._largest) else 0
         squares = self._z[:, self._order].square().flip(1).cumsum(1).amax(0).flip(0)  # of inputs k and after, (d,)
         most = min(LARGEST_SQUARE / self._form.alpha**2, 0.1 * self.noise.least / self.signal_variance / ROUNDING)
         needed = int((squares > most).sum())
         rounded = triton.next_power_of_2(needed) if needed else 0
         return rounded if rounded <= d // 2 else d
+
+    def _rounds64(self, largest: float) -> bool:
+        """Says whether the rounding of products in float64 would matter, of points with |z|² up to ``largest``: pairs
+        may have the same, as those of whole numbers and categories do."""
+        rounding = 4.0 * torch.finfo(torch.float64).eps * largest * self.n
+        return rounding > ROUNDED64 * self.noise.least / self.signal_variance
 
     def _alpha_z(self, x: Tensor) -> Tensor:
         return self._scaled(x)[:, self._order] * self._form.alpha

@@ -133,17 +133,18 @@ def gradient_rows(
 
 @triton.jit
 def gradient_rows64(
-    X, x_stride, ZD, SD, Z, L, R, SIGNAL, OUT, n, columns_per_split, first_row, first_column, last_column,
+    X, x_stride, ZD, SD, Z, L, R, SIGNAL, OUT, count, columns_per_split, first_row, first_column, last_column,
     PROFILE: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr, Q: tl.constexpr, S: tl.constexpr, MORE: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Writes SIGNAL[split, i] = Σ_j G_ij k_ij and OUT[split, i, :] = Σ_j G_ij ω_ij Z_j, all in float64.
 
     G = L Rᵀ is symmetric, of S columns and ``MORE`` after them; Z are rows [z, 1, 0 …] of Q numbers, of which the host
-    makes sums as in :func:`gradient_rows`. Distances are as in ``product64``. Rows and columns are as in
-    :func:`gradient_rows`.
+    makes sums as in :func:`gradient_rows`. Distances are as in ``product64``. Columns j are as in
+    :func:`gradient_rows`; there are ``count`` rows from ``first_row`` on, of which OUT has the first one first.
     """
-    rows = first_row + tl.program_id(0) * BM + tl.arange(0, BM)
+    here = tl.program_id(0) * BM + tl.arange(0, BM)
+    rows = first_row + here
     columns_s, inputs = tl.arange(0, S), tl.arange(0, Q)
     if D > 0:
         a = tl.load(ZD + rows.to(tl.int64)[:, None] * D + tl.arange(0, D if D < 64 else 64)[None, :])
@@ -169,6 +170,6 @@ def gradient_rows64(
         signal += tl.sum(G * k, 1)
         z = tl.load(Z + columns.to(tl.int64)[:, None] * Q + inputs[None, :])
         total = tl.dot(G * weight, z, total, out_dtype=tl.float64)
-    at = (tl.program_id(1) * n + rows).to(tl.int64)
-    tl.store(SIGNAL + at, signal, mask=rows < n)
-    tl.store(OUT + at[:, None] * Q + inputs[None, :], total, mask=(rows < n)[:, None])
+    at = tl.program_id(1).to(tl.int64) * count + here
+    tl.store(SIGNAL + at, signal, mask=here < count)
+    tl.store(OUT + at[:, None] * Q + inputs[None, :], total, mask=(here < count)[:, None])

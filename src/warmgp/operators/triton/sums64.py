@@ -2,9 +2,9 @@
 
 Float64 is for a signal so large beside the noise that v and K nearly cancel in vᵀ K v.
 
-The two numbers for a pair of points, with d inputs and c columns: 2d + 2c + 2(d + 1) + 40 operations (distance, G, G ω
-times [z, 1], profile), and nothing that is written; the torch path writes tiles to memory, 60 ps a pair on an H200
-whatever d. `benchmarks/results/README.md` has what was measured.
+A pair of points takes 2d + 2c + 2(d + 1) + 40 operations with d inputs and c columns (distance, G, G ω times [z, 1],
+profile), and writes nothing; the torch path writes tiles to memory, and takes 60 ps a pair on an H200 whatever d is.
+`benchmarks/results/README.md` has what was measured.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _sums_of_rows(
 ) -> tuple[Tensor, Tensor]:
     """Returns Σ G k and Σ G ω (z_i − z_j)² for each of these inputs, of pairs of these rows and these columns; the
     latter as if their transposes came, too: 2 Σ_i z_i (z_i (W1)_i − (Wz)_i) with W = G ω."""
-    n, device = points.n, points.lines.device
+    device = points.lines.device
     (total, padded), count, width = points.lines.shape, rows[1] - rows[0], columns[1] - columns[0]
     z = points.lines[inputs].T  # (padded, d of this pass)
     d = z.shape[1]
@@ -88,13 +88,13 @@ def _sums_of_rows(
     row_tiles = triton.cdiv(count, BM)
     per_split = triton.cdiv(triton.cdiv(width, splits_for(row_tiles, triton.cdiv(width, COLUMNS))), COLUMNS) * COLUMNS
     splits = triton.cdiv(width, per_split)
-    signal = torch.zeros(splits, n, device=device, dtype=torch.float64)
-    out = torch.zeros(splits, n, Q, device=device, dtype=torch.float64)
+    signal = torch.empty(splits, count, device=device, dtype=torch.float64)
+    out = torch.empty(splits, count, Q, device=device, dtype=torch.float64)
     run_kernel(
         triton_gradient.gradient_rows64, (row_tiles, splits),
-        points.lines, padded, *doubles, Z, L, R, signal, out, n, per_split, rows[0], *columns,
+        points.lines, padded, *doubles, Z, L, R, signal, out, count, per_split, rows[0], *columns,
         PROFILE=profile, DIM=total, D=D, Q=Q, S=sizes[0], MORE=sizes[1], BM=BM, BN=COLUMNS, num_warps=WARPS,
         num_stages=stages,
     )  # fmt: skip
-    W, z = out.sum(0), z[:n]  # (n, Q): [Wz, W1, …]
+    W, z = out.sum(0), z[slice(*rows)]  # (count, Q): [Wz, W1, …]
     return signal.sum(), 2.0 * (z * (z * W[:, d : d + 1] - W[:, :d])).sum(0)
