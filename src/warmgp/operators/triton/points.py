@@ -28,6 +28,7 @@ class Doubles:
 
     @classmethod
     def prepare(cls, z: Tensor, padded: int) -> Doubles:
+        """Prepares inputs αz, (n, d), with so many rows."""
         n, d = z.shape
         rows = z.new_zeros(padded, max(16, triton.next_power_of_2(d)))
         rows[:n, :d] = z
