@@ -50,14 +50,25 @@ def compile_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **option
     print(json.dumps(line), flush=True)  # noqa: T201
 
 
-def operator_on(kernel: str, n: int, d: int, noise: float, dtype: torch.dtype) -> fused.FusedOperator:
+def operator_on(
+    kernel: str, n: int, d: int, noise: float, dtype: torch.dtype, falling: bool | None = None
+) -> fused.FusedOperator:
     theta = Hyperparameters.from_vector(torch.cat([torch.tensor([noise, 1.2]), torch.linspace(0.7, 2.0, d)]))
-    return fused.FusedOperator(torch.randn(n, d, dtype=dtype), get_kernel(kernel), theta)
+    return fused.FusedOperator(torch.randn(n, d, dtype=dtype), get_kernel(kernel), theta, falling=falling)
 
 
-def use(kernel: str, n: int, d: int, c: int, *, noise: float = 0.3, dtype: torch.dtype = torch.float32) -> None:
+def use(
+    kernel: str,
+    n: int,
+    d: int,
+    c: int,
+    *,
+    noise: float = 0.3,
+    dtype: torch.dtype = torch.float32,
+    falling: bool | None = None,
+) -> None:
     """Calls what solvers call."""
-    operator = operator_on(kernel, n, d, noise, dtype)
+    operator = operator_on(kernel, n, d, noise, dtype, falling)
     V = torch.randn(n, c, dtype=dtype)
     operator.matmul(V)
     if dtype == torch.float32:
@@ -81,6 +92,7 @@ CASES: dict[str, Callable[[], None]] = {
     "short": lambda: use("matern32", 300, 11, 65, noise=1.0),
     "wide": lambda: use("rbf", 300, 120, 65, noise=3.0),
     "beside": lambda: use("matern32", 300, 2, 74),
+    "falling": lambda: use("matern52", 300, 61, 65, noise=1.0, falling=True),
     "double": lambda: use("matern52", 300, 3, 17, dtype=torch.float64),
     "double wide": lambda: use("matern32", 300, 61, 65, dtype=torch.float64),
     "double wider": lambda: use("matern32", 300, 200, 65, dtype=torch.float64),

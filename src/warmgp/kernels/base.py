@@ -45,6 +45,9 @@ class FusedForm:
     profile_and_weight64 : JITFunction or None
         (k, weight) in float64, for kernels that are smooth at zero, whose weight is bounded: sums over it are of
         products, and those of near points with a weight like 1/r would cancel. None leaves these gradients to torch.
+    fall : JITFunction or None
+        1 − k in float32, to as many digits as it has itself, however small; again ρ² may be negative. None leaves all
+        products to ``profile``.
     """
 
     alpha: float
@@ -53,6 +56,7 @@ class FusedForm:
     profile_and_weight: Any
     profile64: Any
     profile_and_weight64: Any = None
+    fall: Any = None
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import triton
 import triton.language as tl
+from numpy.polynomial import Chebyshev, Polynomial
 
 from warmgp.kernels.base import FusedForm
 
@@ -22,6 +24,22 @@ SHIFT = tl.constexpr(1.5 * 2.0**52)  # what is added to this loses its fraction,
 T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12 = (
     tl.constexpr(math.log(2) ** k / math.factorial(k)) for k in range(1, 13)
 )  # Taylor's series of 2^f
+
+
+def near_zero(*polynomial: float, power: int) -> list[tl.constexpr]:
+    """Returns seven coefficients, the constant first, of (1 − p(a) e^−a)/a^power for a from 0 to 1, off by at most 10⁻⁸
+    of it: p is the polynomial with these coefficients, ``power`` the first power of a that does not vanish."""
+    series = np.zeros(30)
+    for i, factor in enumerate(polynomial):
+        series[i:] -= [factor * (-1.0) ** k / math.factorial(k) for k in range(30 - i)]
+    series[0] += 1.0
+    found = Chebyshev.interpolate(Polynomial(series[power:]), 6, domain=[0.0, 1.0])
+    return [tl.constexpr(float(value)) for value in found.convert(kind=Polynomial).coef]
+
+
+E0, E1, E2, E3, E4, E5, E6 = near_zero(1.0, power=1)
+M0, M1, M2, M3, M4, M5, M6 = near_zero(1.0, 1.0, power=2)
+N0, N1, N2, N3, N4, N5, N6 = near_zero(1.0, 1.0, 1.0 / 3.0, power=2)
 
 
 # -- float64, with a third of the operations of what is behind tl.exp2 and tl.sqrt
@@ -60,6 +78,55 @@ def exp2_64(t):
     value = horner(fraction, value, 1.0)
     exponent = shifted.to(tl.int64, bitcast=True) << 52
     return (value.to(tl.int64, bitcast=True) + exponent).to(tl.float64, bitcast=True)
+
+
+# -- 1 − k: the last digits of 1 are all that 1 less a k near it would have
+@triton.jit
+def sextic(
+    a, c0: tl.constexpr, c1: tl.constexpr, c2: tl.constexpr, c3: tl.constexpr, c4: tl.constexpr, c5: tl.constexpr,
+    c6: tl.constexpr,
+):  # fmt: skip
+    """Returns c0 + c1 a + … + c6 a⁶ in float32, for a up to 1; those above it are taken for 1."""
+    a = tl.minimum(a, 1.0)
+    value = tl.fma(a, tl.full(a.shape, c6, tl.float32), tl.full(a.shape, c5, tl.float32))
+    value = tl.fma(a, value, tl.full(a.shape, c4, tl.float32))
+    value = tl.fma(a, value, tl.full(a.shape, c3, tl.float32))
+    value = tl.fma(a, value, tl.full(a.shape, c2, tl.float32))
+    value = tl.fma(a, value, tl.full(a.shape, c1, tl.float32))
+    return tl.fma(a, value, tl.full(a.shape, c0, tl.float32))
+
+
+@triton.jit
+def rbf_fall(square):
+    """Returns 1 − 2^−ρ², with a = ρ² log 2."""
+    square = tl.maximum(square, 0.0)
+    a = square * LN2
+    return tl.where(a < 1.0, a * sextic(a, E0, E1, E2, E3, E4, E5, E6), 1.0 - tl.exp2(-square))
+
+
+@triton.jit
+def matern12_fall(square):
+    """Returns 1 − 2^−ρ, with a = ρ log 2."""
+    rho = tl.sqrt(tl.abs(square))
+    a = rho * LN2
+    return tl.where(a < 1.0, a * sextic(a, E0, E1, E2, E3, E4, E5, E6), 1.0 - tl.exp2(-rho))
+
+
+@triton.jit
+def matern32_fall(square):
+    """Returns 1 − (1 + a) 2^−ρ, with a = ρ log 2."""
+    rho = tl.sqrt(tl.abs(square))
+    a = rho * LN2
+    return tl.where(a < 1.0, a * a * sextic(a, M0, M1, M2, M3, M4, M5, M6), 1.0 - tl.fma(rho, LN2, 1.0) * tl.exp2(-rho))
+
+
+@triton.jit
+def matern52_fall(square):
+    """Returns 1 − (1 + a + a²/3) 2^−ρ, with a = ρ log 2."""
+    rho = tl.sqrt(tl.abs(square))
+    a = rho * LN2
+    far = 1.0 - tl.fma(a, tl.fma(a, 1.0 / 3.0, 1.0), 1.0) * tl.exp2(-rho)
+    return tl.where(a < 1.0, a * a * sextic(a, N0, N1, N2, N3, N4, N5, N6), far)
 
 
 # -- the kernels
@@ -179,9 +246,14 @@ def matern52_and_weight64(square):
     return k, tl.fma(a, e, e)
 
 
-RBF = FusedForm(math.sqrt(0.5 / math.log(2)), 1.0, rbf, rbf_and_weight, rbf64, rbf_and_weight64)
-MATERN12 = FusedForm(1 / math.log(2), 1 / math.log(2), matern12, matern12_and_weight, matern12_64)
-MATERN32 = FusedForm(math.sqrt(3) / math.log(2), 3.0, matern32, matern32_and_weight, matern32_64, matern32_and_weight64)
-MATERN52 = FusedForm(
-    math.sqrt(5) / math.log(2), 5.0 / 3.0, matern52, matern52_and_weight, matern52_64, matern52_and_weight64
+RBF = FusedForm(math.sqrt(0.5 / math.log(2)), 1.0, rbf, rbf_and_weight, rbf64, rbf_and_weight64, rbf_fall)
+MATERN12 = FusedForm(
+    1 / math.log(2), 1 / math.log(2), matern12, matern12_and_weight, matern12_64, fall=matern12_fall
+)  # fmt: skip
+MATERN32 = FusedForm(
+    math.sqrt(3) / math.log(2), 3.0, matern32, matern32_and_weight, matern32_64, matern32_and_weight64, matern32_fall
 )
+MATERN52 = FusedForm(
+    math.sqrt(5) / math.log(2), 5.0 / 3.0, matern52, matern52_and_weight, matern52_64, matern52_and_weight64,
+    matern52_fall,
+)  # fmt: skip

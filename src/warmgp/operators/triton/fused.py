@@ -23,6 +23,7 @@ from warmgp.operators.fusing import why_not_fused
 from warmgp.operators.indices import Index, check_rows, index_size
 from warmgp.operators.row_noise import RowNoise, add_noise
 from warmgp.operators.triton import products as triton_products
+from warmgp.operators.triton.falling import Entries, falls
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
 from warmgp.operators.triton.split import GROUP, LONG, Job, Tile, groups64, multiply, splits_for, stages64
@@ -50,6 +51,9 @@ class FusedOperator(ChunkedOperator):
         Whether distances are differences of all inputs, or products. By default they are differences where the rounding
         of a product would matter; always for up to three inputs and for kernels that are not smooth at zero, and in
         float64 up to ``DIFFERENCED64`` inputs.
+    falling : bool, optional
+        Whether products in float32 are made of 1 − k instead of k. By default they are where points are near each other
+        (:mod:`warmgp.operators.triton.falling`).
     """
 
     uses_triton = True
@@ -64,6 +68,7 @@ class FusedOperator(ChunkedOperator):
         rows: RowNoise | None = None,
         tile: Tile | None = None,
         exact_distances: bool | None = None,
+        falling: bool | None = None,
     ) -> None:
         super().__init__(x, kernel, theta, tile_entries=tile_entries, rows=rows)
         reason, form = why_not_fused(kernel, x.device, x.dtype, *x.shape), kernel.fused_form()
@@ -72,11 +77,12 @@ class FusedOperator(ChunkedOperator):
         self._form = form
         self.tile = tile
         self.exact_distances = exact_distances
+        self.falling = falling
 
     def at(self, theta: Hyperparameters) -> Self:
         other = type(self)(
             self.x, self.kernel, theta, tile_entries=self.tile_entries, rows=self.rows, tile=self.tile,
-            exact_distances=self.exact_distances,
+            exact_distances=self.exact_distances, falling=self.falling,
         )  # fmt: skip
         other.entries_evaluated += self.entries_evaluated
         return other
@@ -139,7 +145,7 @@ class FusedOperator(ChunkedOperator):
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
         if x_new.shape[0] == 0:
             return V.new_zeros(0, V.shape[1])
-        z, differenced = self._alpha_z(x_new), self._points.differenced
+        z, differenced = self._entries.zoom * self._alpha_z(x_new), self._points.differenced
         if differenced < z.shape[1]:
             largest = float(z[:, differenced:].square().sum(1).max())
             single = self.dtype == torch.float32  # whose halves would overflow
@@ -243,6 +249,20 @@ class FusedOperator(ChunkedOperator):
         return Points.prepare(self._alpha_z(self.x), self._differenced)
 
     @cached_property
+    def _entries(self) -> Entries:
+        """What products in float32 between training points are made of."""
+        falling = falls(self._z, self.kernel) if self.falling is None else self.falling
+        if not falling or self._form.fall is None or self.dtype == torch.float64:
+            return Entries(self._form.profile)
+        return Entries.of(self._form, self.kernel, self._largest**0.5)
+
+    @cached_property
+    def _factors(self) -> Points:
+        """The training inputs as products take them: with the digits that small distances need."""
+        zoom = self._entries.zoom
+        return self._points if zoom == 1.0 else Points.prepare(zoom * self._alpha_z(self.x), self._differenced)
+
+    @cached_property
     def _own(self) -> Tensor:
         return torch.arange(self.n, device=self.device)
 
@@ -274,9 +294,9 @@ class FusedOperator(ChunkedOperator):
         """
         self._check(V)
         rows, columns, own = (None if t is None else t.contiguous() for t in (rows, columns, own))
-        mine = points or self._points
+        mine = points or self._factors
         mine = mine if rows is None else mine.at(rows)
-        its = self._points if columns is None else self._points.at(columns)
+        its = self._factors if columns is None else self._factors.at(columns)
         m, b = mine.n, V.shape[0]
         self.entries_evaluated += m * b
         sign = 1.0 if subtract_from is None else -1.0
@@ -286,6 +306,15 @@ class FusedOperator(ChunkedOperator):
             if own is not None:
                 out += self.noise.times(V[own], own)
             return out
+        entries = self._entries
+        if entries.falling and points is not None:
+            distance = float(points.lines.square().sum(0).max()) ** 0.5 / (entries.zoom * self._form.alpha)
+            entries = entries.within(self.kernel, distance + self._largest**0.5)
+        common = None  # to all rows, (c,): s² ΣV
+        if entries.falling:
+            common = (self.signal_variance * V.sum(0, dtype=torch.float64)).to(V.dtype)
+            if subtract_from is not None:
+                subtract_from -= common
         alone = self.rows is None  # else rows have noise of their own, which is added outside of the kernel
 
         def launch(job: Job) -> None:
@@ -296,16 +325,19 @@ class FusedOperator(ChunkedOperator):
                 mine.lines, its.lines, mine.lines.shape[1], its.lines.shape[1],
                 group.high, group.low, group.single,
                 start, job.squares, job.out, *job.epilogue, m, its.n - 1, b, job.columns_per_split, group.width,
-                SHIFTED=first is not None, PROFILE=self._form.profile, **mine.distances, **job.options,
+                entries.amplify, entries.zoom**-2, SHIFTED=first is not None, FALLING=entries.falling,
+                PROFILE=entries.profile, **mine.distances, **job.options,
             )  # fmt: skip
 
         out = multiply(
             V, m, launch, lambda *sizes: self.tile or good_tile(mine, *sizes),
-            factor=sign * self.signal_variance / 256.0, noise=sign * self.noise_variance, own=own if alone else None,
-            add_to=subtract_from, squares=squares, block=columns is None and alone,
+            factor=sign * entries.factor(self.signal_variance), noise=sign * self.noise_variance,
+            own=own if alone else None, add_to=subtract_from, squares=squares, block=columns is None and alone,
         )  # fmt: skip
         if own is not None and not alone:
             out += self.noise.times(V[own], own)
+        if common is not None and subtract_from is None:
+            out += common
         return out
 
     def _product64(self, V: Tensor, mine: Points, its: Points, first: Tensor | None) -> Tensor:

@@ -95,13 +95,14 @@ def store_result(
 def product(
     AH, AL, BH, BL, XA, XB, a_stride, b_stride, VH, VL, VY, FIRST,
     SUMS, OUT, BITS, V, INDEX, c, first, used, factor, noise, m, last, n_columns, columns_per_split, width,
-    SHIFTED: tl.constexpr, PROFILE: tl.constexpr, PRODUCTS: tl.constexpr, DIFFERENCED: tl.constexpr, D: tl.constexpr,
-    S: tl.constexpr, MORE: tl.constexpr, PLAIN: tl.constexpr, FINAL: tl.constexpr, ADD: tl.constexpr,
-    NOISE: tl.constexpr, SQUARES: tl.constexpr, LONG: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    STAGES: tl.constexpr,
+    amplify, shrink, SHIFTED: tl.constexpr, FALLING: tl.constexpr, PROFILE: tl.constexpr, PRODUCTS: tl.constexpr,
+    DIFFERENCED: tl.constexpr, D: tl.constexpr, S: tl.constexpr, MORE: tl.constexpr, PLAIN: tl.constexpr,
+    FINAL: tl.constexpr, ADD: tl.constexpr, NOISE: tl.constexpr, SQUARES: tl.constexpr, LONG: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Writes OUT[split, i, :] = 256 Σ_j k(a_i, b_j) [VY_j, V_j] over the split's columns, ``width`` numbers a row.
 
+    Where it is ``FALLING``, PROFILE is 1 − k of squared distances times ``shrink``, and ``amplify`` stands for 256.
     Columns are the first ones, or, where ``SHIFTED``, those from the one that ``FIRST`` points at, so that a graph can
     be replayed for another block; then columns beyond ``last`` stand for it (their V is zero). With ``FINAL``, for a
     single split, OUT is the result itself, as :func:`combine` would make it, or with ``ADD`` what it is added to.
@@ -137,7 +138,10 @@ def product(
         else:
             square = tl.dot(nought, tl.trans(nought_columns))  # zero, in the layout that the product wants k in
         square = add_squares(square, rows, columns, XA, XB, a_stride, b_stride, DIFFERENCED)
-        k = PROFILE(square)
+        if FALLING:
+            k = PROFILE(square * shrink) * amplify
+        else:
+            k = PROFILE(square)
         if S > 0:
             k_high, k_low = halves(k)
             line = local[:, None] * (S + MORE)
