@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from warmgp import Hyperparameters, KernelOperator, Solver, SolveResult, StoppingRule
-from warmgp.operators.base import ranges
+from warmgp.operators.indices import ranges
 from warmgp.operators.origin import Origin
 from warmgp.schema import DOUBLE, TensorRule, check_tensors, expect, record, whole
 from warmgp.solvers.base import Packed, Progress, Stall, check_count, factor_or_raise

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from warmgp.operators import make_operator
-from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import ranges
 from warmgp.operators.new_points import NearPoints
 from warmgp.operators.row_noise import Noise
 from warmgp.posterior import Posterior

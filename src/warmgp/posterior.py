@@ -30,7 +30,7 @@ from warmgp.gradient.features import FeaturePrior
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators import KernelOperator, make_operator
-from warmgp.operators.base import ranges
+from warmgp.operators.indices import ranges
 from warmgp.operators.row_noise import RowNoise
 from warmgp.solvers.cholesky import factorise
 from warmgp.trend import Trend

@@ -8,14 +8,15 @@ import torch
 from warmgp import Hyperparameters, Matern32, Pathwise, RecombinedProjections, StoppingRule
 from warmgp.kernels import get_kernel
 from warmgp.operators import make_operator
+from warmgp.operators.rounding import RESOLVED, resolved_ratio, rounding
+from warmgp.solvers.sums import rounded
 from warmgp.training import TrainingOptions, train
-from warmgp.training.rounding import resolved_ratio, rounding
 
 
 def test_the_ratio_leaves_the_share() -> None:
     for n, share in ((10_000, 0.1), (10**6, 0.3)):
         ratio = resolved_ratio(n, share)
-        assert rounding(Hyperparameters(0.01, 0.01 * ratio, [1.0]), n) == pytest.approx(share)
+        assert rounding(ratio, n) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("name", ["matern12", "matern32", "matern52"])
@@ -59,7 +60,28 @@ def test_rounding_is_of_the_size_that_is_said(noise: float) -> None:
     v = torch.linalg.solve(H, b)
     single = make_operator("chunked", x.float(), Matern32(), theta)
     left = (single.matmul(v.float()).double() - b).square().mean().sqrt() / noise
-    assert 0.25 < float(left) / rounding(theta, n) < 4.0
+    assert single.rounding == rounding(1.0 / noise, n)
+    assert 0.25 < float(left) / single.rounding < 4.0
+
+
+def test_predictions_that_float32_cannot_resolve_are_by_float64() -> None:
+    """As those of a model from a GPU are, where products of 1 − k resolve more: a signal of 2,000 noise scales."""
+    g = torch.Generator().manual_seed(0)
+    x, x_new = (torch.rand(n, 2, generator=g, dtype=torch.float32) for n in (2000, 50))
+    theta = Hyperparameters(0.05, 100.0, [60.0] * 2)
+    H = make_operator("dense", x.double(), Matern32(), theta).H
+    b = torch.linalg.cholesky(H) @ torch.randn(2000, 4, generator=g, dtype=torch.float64)
+    v = rounded(torch.linalg.solve(H, b), torch.float32)
+    operator = make_operator("chunked", x, Matern32(), theta)
+    exact = operator.in_float64().cross_matmul(x_new.double(), v.double())
+    assert operator.rounding > RESOLVED
+    found = operator.cross_matmul(x_new, v)
+    assert found.dtype == torch.float32
+    assert float((found.double() - exact).abs().max()) < 0.02 * 0.05  # of the noise; in float32 0.3 and more
+    plain = operator.at(Hyperparameters(1.0, 100.0, [60.0] * 2))
+    assert plain.rounding < RESOLVED
+    rough = plain.cross_matmul(x_new, v).double() - exact  # the kernel is the same, and the noise no part of it
+    assert float(rough.abs().max()) > 0.3 * 0.05
 
 
 def test_training_with_a_limit_ends_within_it() -> None:

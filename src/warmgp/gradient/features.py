@@ -30,7 +30,8 @@ from torch import Tensor
 from warmgp.checks import check_features
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.base import KernelOperator, default_tile_entries, ranges
+from warmgp.operators.base import KernelOperator, default_tile_entries
+from warmgp.operators.indices import ranges
 
 FASTEST = 2e4
 """Frequency over length scale above which phases are made in float64: float32 would round them by 0.01 and more."""

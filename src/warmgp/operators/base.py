@@ -12,7 +12,7 @@ from the shapes, because caching and symmetry do not change it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import torch
@@ -21,10 +21,11 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.distances import distances, distances_within
-from warmgp.operators.indices import Index, check_rows, index_size, part_of, ranges, zero_own
+from warmgp.operators.indices import Index, check_rows, cut_tiles, index_size, part_of, upper_tiles, zero_own
 from warmgp.operators.origin import Origin
 from warmgp.operators.part import Part
 from warmgp.operators.quadratic import symmetric_tiles
+from warmgp.operators.rounding import RESOLVED, rounding
 from warmgp.operators.row_noise import Noise, RowNoise, add_noise, rows_at
 from warmgp.operators.scratch import Counter, Scratch, default_tile_entries
 from warmgp.operators.summing import add_product, sum_dtype
@@ -114,6 +115,21 @@ class KernelOperator(ABC):
         """The rows that this process works on, through which a solver sees H."""
         return Part(self)
 
+    @property
+    def entry_size(self) -> float:
+        """The mean of what products are made of, in units of the signal variance: rounding is a share of it."""
+        return 1.0
+
+    @property
+    def sums_count(self) -> bool:
+        """Whether the sum of a solution counts more than float32 has digits for (:mod:`warmgp.solvers.sums`)."""
+        return False
+
+    @property
+    def rounding(self) -> float:
+        """What rounding of products in float32 leaves of a residual, in units of the noise."""
+        return rounding(float(self.theta.signal_scale) / self.noise.unit, self.n, self.entry_size)
+
     def at(self, theta: Hyperparameters) -> Self:
         """Returns the operator of the same kind and data at another θ; its count of evaluated entries goes on."""
         other = type(self)(self.x, self.kernel, theta, tile_entries=self.tile_entries, rows=self.rows)
@@ -195,7 +211,7 @@ class KernelOperator(ABC):
         p, q = index_size(rows), index_size(columns)
         check_rows(V, q)
         out = V.new_zeros(p, V.shape[1], dtype=sum_dtype(V))
-        for mine, its in self._tiles(p, q):
+        for mine, its in cut_tiles(p, q, self.tile_entries):
             add_product(out[mine], self._kernel_tile(part_of(rows, mine), part_of(columns, its)), V[its])
         return add_noise(out, self.noise, rows, columns, V).to(V.dtype)
 
@@ -212,7 +228,7 @@ class KernelOperator(ABC):
         p, q = index_size(rows), index_size(columns)
         check_rows(V, q)
         out = V.new_zeros(p, V.shape[1])
-        for mine, its in self._tiles(p, q):
+        for mine, its in cut_tiles(p, q, self.tile_entries):
             out[mine].addmm_(self._kernel_tile(part_of(rows, mine), part_of(columns, its)), V[its])
         return out
 
@@ -257,10 +273,15 @@ class KernelOperator(ABC):
         return self.kernel.profile(r).mul_(self.signal_variance)
 
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
-        """Returns K(x_new, x) V, (m, c), for V of (n, c), in tiles."""
+        """Returns K(x_new, x) V, (m, c), for V of (n, c), in tiles.
+
+        It is computed in float64 where float32 does not resolve it: for a model that was trained by products of 1 − k.
+        """
+        if self.dtype == torch.float32 and self.rounding > RESOLVED:
+            return self.in_float64().cross_matmul(x_new.double(), V.double()).to(V.dtype)
         z_new = self._scaled(x_new)
         out = V.new_zeros(x_new.shape[0], V.shape[1], dtype=sum_dtype(V))
-        for rows, columns in self._tiles(x_new.shape[0], self.n):
+        for rows, columns in cut_tiles(x_new.shape[0], self.n, self.tile_entries):
             tile, work = (self._scratch.tile(name, index_size(rows), index_size(columns)) for name in ("out", "work"))
             r = distances(z_new[rows], self._z[columns], exact=self._exact, out=tile, work=work)
             self.entries_evaluated += r.numel()
@@ -294,7 +315,7 @@ class KernelOperator(ABC):
         """
         p, q = index_size(rows), index_size(columns)
         G = symmetric_tiles(A, B, weights, self._scratch, rows.start, columns.start - p)
-        tiles = ((part_of(rows, mine), part_of(columns, its)) for mine, its in self._tiles(p, q))
+        tiles = ((part_of(rows, mine), part_of(columns, its)) for mine, its in cut_tiles(p, q, self.tile_entries))
         return self.gradient_from_weights(G, 0.0, tiles)
 
     def gradient_from_weights(
@@ -315,7 +336,7 @@ class KernelOperator(ABC):
         signal = torch.zeros((), dtype=torch.float64, device=self.device)
         lengths = torch.zeros(d, dtype=torch.float64, device=self.device)
         precise = torch.float64 if self._largest > 1e3 else self.dtype  # the sum over W cancels by a factor of |z|²
-        for rows, columns in self._upper_tiles() if tiles is None else tiles:
+        for rows, columns in upper_tiles(self.n, self.tile_entries) if tiles is None else tiles:
             k, W = self._evaluate(rows, columns)
             G = weights(rows, columns)
             times = 1.0 if columns.start == rows.start else 2.0  # for the tile across the diagonal, too
@@ -344,22 +365,6 @@ class KernelOperator(ABC):
     def _scaled(self, x: Tensor) -> Tensor:
         """Returns z = (x − centre)/ℓ, (m, d): centring changes no distance, and keeps their digits."""
         return (x - self._centre) / self._lengths
-
-    def _tiles(self, m: int, n: int) -> Iterator[tuple[slice, slice]]:
-        """Cuts an m × n rectangle into tiles of at most ``tile_entries``, as near to squares as it goes."""
-        side = max(1, int(self.tile_entries**0.5))
-        height = max(1, min(m, side))
-        width = max(1, min(n, self.tile_entries // height))
-        return ((rows, columns) for rows in ranges(m, height) for columns in ranges(n, width))
-
-    def _upper_tiles(self) -> Iterator[tuple[slice, slice]]:
-        """Returns the square tiles on and above the diagonal: all of a symmetric matrix for half the evaluations."""
-        side = max(1, int(self.tile_entries**0.5))
-        return (
-            (slice(i, min(i + side, self.n)), slice(j, min(j + side, self.n)))
-            for i in range(0, self.n, side)
-            for j in range(i, self.n, side)
-        )
 
     def _kernel(self, rows: Index, columns: Index) -> Tensor:
         """Returns K[rows, columns], a matrix of its own."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator
-from warmgp.operators.indices import Index, index_size, ranges
+from warmgp.operators.indices import Index, index_size, ranges, upper_tiles
 from warmgp.operators.summing import add_product, product, sum_dtype
 
 
@@ -23,7 +23,7 @@ class ChunkedOperator(KernelOperator):
 
     def _summed(self, out: Tensor, V: Tensor, dtype: torch.dtype) -> Tensor:
         """Adds K V to ``out`` and returns it; tiles of K are turned to that dtype first."""
-        for rows, columns in self._upper_tiles():
+        for rows, columns in upper_tiles(self.n, self.tile_entries):
             tile = self._kernel_tile(rows, columns).to(dtype)
             add_product(out[rows], tile, V[columns])
             if columns.start > rows.start:  # K is symmetric: the same tile serves across the diagonal

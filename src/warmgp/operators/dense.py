@@ -12,7 +12,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.huge_pages import empty_matrix
-from warmgp.operators.indices import Index, ranges
+from warmgp.operators.indices import Index, ranges, upper_tiles
 from warmgp.operators.row_noise import RowNoise
 from warmgp.operators.tall import tall_product
 
@@ -50,7 +50,7 @@ class DenseOperator(KernelOperator):
             H = self._memory
             if H is None:
                 H = empty_matrix(self.shape, self.dtype, self.device)
-            for rows, columns in self._upper_tiles():
+            for rows, columns in upper_tiles(self.n, self.tile_entries):
                 tile = self._kernel_tile(rows, columns)
                 H[rows, columns] = tile
                 H[columns, rows] = tile.T

@@ -31,6 +31,21 @@ def ranges(n: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
+def cut_tiles(m: int, n: int, entries: int) -> Iterator[tuple[slice, slice]]:
+    """Cuts an m × n rectangle into tiles of at most so many entries, as near to squares as it goes."""
+    height = max(1, min(m, int(entries**0.5)))
+    width = max(1, min(n, entries // height))
+    return ((rows, columns) for rows in ranges(m, height) for columns in ranges(n, width))
+
+
+def upper_tiles(n: int, entries: int) -> Iterator[tuple[slice, slice]]:
+    """Returns square tiles on and above the diagonal: all of a symmetric matrix for half the evaluations."""
+    side = max(1, int(entries**0.5))
+    return (
+        (slice(i, min(i + side, n)), slice(j, min(j + side, n))) for i in range(0, n, side) for j in range(i, n, side)
+    )
+
+
 def zero_own(r: Tensor, rows: Index, columns: Index) -> None:
     """Sets the distance of every point from itself to 0 in place, exactly, whatever kind the indices of r are."""
     if isinstance(rows, slice) and isinstance(columns, slice):

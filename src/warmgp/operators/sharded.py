@@ -39,6 +39,14 @@ class ShardedOperator(KernelOperator):
         self.inner, self.team = inner, team
 
     @property
+    def entry_size(self) -> float:
+        return self.inner.entry_size
+
+    @property
+    def sums_count(self) -> bool:
+        return self.inner.sums_count
+
+    @property
     def part(self) -> Part:
         return Part(self.inner) if self.team.size == 1 else Shard(self)
 

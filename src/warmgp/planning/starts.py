@@ -12,6 +12,7 @@ import math
 
 import torch
 
+from warmgp.operators.rounding import resolved_ratio
 from warmgp.planning.costs import DOUBLE, RAP_EPOCHS, sweep_seconds, usual_rates
 from warmgp.planning.memory import CLIMBED_BYTES, H_fits
 from warmgp.planning.request import Request, is_auto
@@ -19,7 +20,6 @@ from warmgp.planning.solver_choice import AFTER_SAMPLE, FIRST_EPOCHS, few_steps,
 from warmgp.solvers import Solver
 from warmgp.training.exact_climb import ExactClimb
 from warmgp.training.local_start import LocalStart
-from warmgp.training.rounding import resolved_ratio
 
 FINAL_SECONDS = {True: 6.0, False: 120.0}
 """The most seconds of steps on all points after groups of near points, by whether they are on a GPU: all of them, or
@@ -28,7 +28,7 @@ none where they would take longer. On an H200 30 steps on 51,000, 100,000 and 20
 hyperparameter by their size, whatever the slope."""
 
 ROUNDING_SHARE = 0.1
-"""The most that rounding may leave of a residual, in units of σ (:mod:`warmgp.training.rounding`): one correction by a
+"""The most that rounding may leave of a residual, in units of σ (:mod:`warmgp.operators.rounding`): one correction by a
 residual in float64 takes the rest away."""
 
 SLOW_DOUBLE = {True: 10.0, False: 60.0}

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from warmgp.checks import check_count, check_positive, is_number
-from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import ranges
 from warmgp.schema import record, whole
 from warmgp.solvers.base import Packed, Solver
 from warmgp.solvers.block_factors import BlockFactors

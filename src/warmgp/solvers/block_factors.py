@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import ranges
 from warmgp.operators.origin import Origin
 from warmgp.solvers.triangular import factor_or_raise
 from warmgp.solvers.triton.packed import pack_symmetric, packed_size, unpack_symmetric

@@ -27,6 +27,7 @@ from warmgp.solvers.preconditioners import (
 )
 from warmgp.solvers.progress import Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule
+from warmgp.solvers.sums import add_up
 
 CHECK_EVERY = 8
 """Iterations between two looks at the residual on a GPU, where the preconditioner is not a fast one."""
@@ -309,7 +310,7 @@ class _Iteration:
         curvature = self.part.sum((self.d * Hd).sum(0))
         self.indefinite.logical_or_(curvature < 0)  # no step along such a d can be trusted
         alpha = _ratio(self.gamma, curvature)
-        self.v.addcmul_(alpha, self.d)
+        add_up(self.operator, self.v, 1.0, (alpha, self.d))
         self.r.addcmul_(alpha, Hd, value=-1.0)
         p = self.preconditioner.apply_to(self.part, self.r)
         gamma_new = self.part.sum((self.r * p).sum(0))

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import KernelOperator, ranges
-from warmgp.operators.indices import index_size
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import index_size, ranges
 from warmgp.operators.near_order import even_ends, near_order
 from warmgp.operators.new_points import NearPoints
 

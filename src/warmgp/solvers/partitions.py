@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import ranges
 from warmgp.operators.near_order import even_ends, near_order
 from warmgp.solvers.block_factors import block_dtype
 from warmgp.solvers.triangular import factor_or_raise, inverse_factors, solve_with_factor

@@ -24,6 +24,7 @@ from warmgp.operators.base import KernelOperator
 from warmgp.operators.indices import index_size
 from warmgp.operators.part import Part
 from warmgp.solvers.result import SolveResult, StoppingRule
+from warmgp.solvers.sums import add_up, rounded
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,10 @@ class Progress:
         b, scale = normalise(part, targets)
         progress = cls(operator, part, rule, b, torch.zeros_like(b), b.clone(), scale)
         if start is not None:
-            progress.go_to(start.to(b) / scale)
+            if operator.sums_count:
+                progress.go_to(rounded(start.double() / scale.double(), b.dtype))
+            else:
+                progress.go_to(start.to(b) / scale)
             if rule.max_epochs is None:
                 worse = ~(part.norms(progress.r) <= 1.0)  # or not a number
             else:
@@ -226,7 +230,7 @@ class Progress:
         """Closes the books: returns the solution in the units of the targets, and what it cost."""
         mean, probes = self.norms()
         return SolveResult(
-            solution=self.v * self.scale,
+            solution=add_up(self.operator, self.v.clone(), self.scale),
             residual_mean=mean,
             residual_probes=probes,
             residual_checked=self.checked,

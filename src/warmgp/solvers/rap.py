@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from warmgp.checks import check_count, check_positive
-from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import ranges
 from warmgp.operators.part import Part
 from warmgp.solvers.ahead import Ahead
 from warmgp.solvers.base import Solver
@@ -34,6 +35,7 @@ from warmgp.solvers.graphs import Recorded
 from warmgp.solvers.partitions import Attempt, Partition, check_factors, inverted_blocks, partition_shape
 from warmgp.solvers.progress import Patience, Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule
+from warmgp.solvers.sums import add_up, rounded
 from warmgp.solvers.triangular import solve_with_factor
 
 ROWS_AT_ONCE = 2**18
@@ -229,16 +231,15 @@ class _Sweeps:
         ``before`` and ``r_before`` are v and r before the sweep; the increment ends in their memory. The books stay
         where they are, because what was recorded writes there.
         """
-        progress = self.progress
-        d = torch.sub(progress.v, before, out=progress.v)  # v and r hold the increment for a while
+        progress, add = self.progress, partial(add_up, self.progress.operator)
+        d = add(progress.v, 1.0, (-1.0, before))  # v and r hold the increment for a while
         h = torch.sub(r_before, progress.r, out=progress.r)
         c = _best_combination(progress.part, [*self.directions, d], [*self.products, h], r_before)  # (k, 1 + s)
-        d.mul_(c[-1])
+        add(d, c[-1], *zip(c, self.directions, strict=False))
         h.mul_(c[-1])
-        for weight, its_d, its_h in zip(c, self.directions, self.products, strict=False):
-            d.addcmul_(weight, its_d)
+        for weight, its_h in zip(c, self.products, strict=False):
             h.addcmul_(weight, its_h)
-        _exchange(progress.v, before.add_(d))
+        _exchange(progress.v, add(before, 1.0, (1.0, d)))
         _exchange(progress.r, r_before.sub_(h))
         self.directions.append(before)
         self.products.append(r_before)
@@ -273,8 +274,12 @@ def _project_onto(progress: Progress, index: Tensor, factors: Tensor) -> None:
 
 def _project(progress: Progress, rows: Tensor, step: Tensor) -> None:
     """Takes the step of a block, (b, 1 + s): adds it to v and takes its product off r."""
-    progress.part.add(progress.v, rows, step)
-    progress.part.subtract_columns(progress.r, rows, step)
+    part, v = progress.part, progress.v
+    if progress.operator.sums_count:
+        part.put(v, rows, rounded(part.take(v, rows).double() + step.double(), v.dtype))
+    else:
+        part.add(v, rows, step)
+    part.subtract_columns(progress.r, rows, step)
 
 
 def _solved(mine: Attempt | None, residual: Tensor) -> Tensor:

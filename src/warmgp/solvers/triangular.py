@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import ranges
+from warmgp.operators.indices import ranges
 
 
 def factor_or_raise(matrix: Tensor, what: str) -> Tensor:

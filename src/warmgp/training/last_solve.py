@@ -24,7 +24,6 @@ from warmgp.training.accuracy import MEAN, ROWS, SAMPLES, WORST, Accuracy, accur
 from warmgp.training.precision import PrecisionLostError, some_rows, watch
 from warmgp.training.problem import Problem
 from warmgp.training.refinement import refined
-from warmgp.training.rounding import rounding
 from warmgp.training.state import MEAN_SHARE, SAMPLES_SHARE, TrainingOptions, TrainingState
 from warmgp.training.trend import first_target, folded, posterior_trend
 from warmgp.trend import TrendSolution
@@ -143,7 +142,7 @@ def _solved(
         by_factor = _solved_by_factor(operator, targets, _last_rule(options, operator, targets))
         if by_factor is not None:
             return by_factor
-    left = rounding(operator.theta, operator.n, operator.noise.unit)
+    left = operator.rounding
     if not problem.watched or options.last_epochs is None or left <= MEAN:  # what is measured afterwards decides
         return last_solve(operator, targets, start, options, generator, state)
     share = min(1.0, WITHIN_REACH * left)  # all that float32 can do

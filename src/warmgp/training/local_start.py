@@ -20,8 +20,8 @@ from torch import Tensor
 
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
-from warmgp.operators.base import ranges
 from warmgp.operators.conditionals import conditional_densities, conditionals
+from warmgp.operators.indices import ranges
 from warmgp.operators.row_noise import RowNoise
 from warmgp.training.adam import Adam
 from warmgp.training.state import Callback, TrainingState, record_without_solve

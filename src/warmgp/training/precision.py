@@ -17,7 +17,6 @@ from torch import Tensor
 from warmgp.solvers import SolveResult
 from warmgp.solvers.progress import summarise
 from warmgp.training.problem import Problem
-from warmgp.training.rounding import rounding
 from warmgp.training.state import TrainingOptions, TrainingState
 
 ROWS = 256
@@ -88,10 +87,9 @@ class PrecisionLostError(ArithmeticError):
 def foresee(problem: Problem, options: TrainingOptions, state: TrainingState) -> None:
     """Raises :class:`PrecisionLostError` before a solve in float32 that rounding is known to keep from its tolerance:
     a thousand epochs would be in vain."""
-    theta = problem.operator.theta
     if not problem.watched or problem.operator.rows is not None:
         return
-    left = rounding(theta, problem.operator.n) * float(theta.noise_scale)
+    left = problem.operator.rounding * float(problem.operator.theta.noise_scale)
     if left > HOPELESS * options.watched_tol:
         reason = f"float32 resolves a residual of about {left:.2g} at so much signal beside the noise"
         raise PrecisionLostError(reason, state.solution, state.draw)

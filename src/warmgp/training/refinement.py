@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import ranges
 from warmgp.operators.part import Part
 from warmgp.solvers import Solver, SolveResult, StoppingRule
 from warmgp.solvers.progress import summarise

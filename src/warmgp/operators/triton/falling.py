@@ -48,18 +48,21 @@ class Entries:
     zoom : float
         What points are multiplied by before they are split into float16 halves, whose digits end at 6·10⁻⁸: a power
         of two.
+    size : float
+        The mean of k or 1 − k, or what is known to be above it.
     """
 
     profile: Any
     falling: bool = False
     amplify: float = 256.0
     zoom: float = 1.0
+    size: float = 1.0
 
     @classmethod
-    def of(cls, form: FusedForm, kernel: Kernel, farthest: float) -> Entries:
-        """Returns those of 1 − k for points that are at most ``farthest`` length scales from their centre."""
+    def of(cls, form: FusedForm, kernel: Kernel, size: float, farthest: float) -> Entries:
+        """Returns those of 1 − k, in the mean ``size``, for points up to ``farthest`` length scales from the centre."""
         zoom = math.floor(math.log2(max(1.0, LARGEST_SQUARE**0.5 / ROOM / max(form.alpha * farthest, 1e-12))))
-        return cls(form.fall, True, zoom=2.0**zoom).within(kernel, 2.0 * farthest)
+        return cls(form.fall, True, zoom=2.0**zoom, size=size).within(kernel, 2.0 * farthest)
 
     def within(self, kernel: Kernel, distance: float) -> Entries:
         """Returns the same for points that are at most ``distance`` length scales apart."""
@@ -74,8 +77,8 @@ class Entries:
         return (-1.0 if self.falling else 1.0) * signal_variance / self.amplify
 
 
-def falls(z: Tensor, kernel: Kernel) -> bool:
-    """Says whether points at z = x/ℓ, (n, d), are so near each other that products are better made of 1 − k."""
+def mean_fall(z: Tensor, kernel: Kernel) -> float:
+    """Returns the mean of 1 − k over random pairs of points at z = x/ℓ, (n, d)."""
     pairs = torch.randint(len(z), (2, PAIRS), generator=torch.Generator().manual_seed(0)).to(z.device)
     r = (z[pairs[0]] - z[pairs[1]]).double().square().sum(1).sqrt()
-    return float(kernel.profile(r).mean()) > 1.0 - FALLING
+    return float((1.0 - kernel.profile(r)).mean())

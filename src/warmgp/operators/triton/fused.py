@@ -23,12 +23,13 @@ from warmgp.operators.fusing import why_not_fused
 from warmgp.operators.indices import Index, check_rows, index_size
 from warmgp.operators.row_noise import RowNoise, add_noise
 from warmgp.operators.triton import products as triton_products
-from warmgp.operators.triton.falling import Entries, falls
+from warmgp.operators.triton.falling import FALLING, Entries, mean_fall
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
-from warmgp.operators.triton.split import GROUP, LONG, Job, Tile, groups64, multiply, splits_for, stages64
+from warmgp.operators.triton.split import Job, Tile, groups64, multiply, splits_for, stages64
 from warmgp.operators.triton.sums import TILE, gradient_sums
 from warmgp.operators.triton.sums64 import gradient_sums64
+from warmgp.operators.triton.tiles import good_tile
 
 DIFFERENCED64 = 16
 """The most inputs that are differenced in float64: each costs 0.8 ps a pair on an H200, and products 3 ps for 64."""
@@ -203,6 +204,14 @@ class FusedOperator(ChunkedOperator):
         scales_of_sums = torch.stack([self.theta.noise_scale, self.theta.signal_scale])
         return torch.cat([2.0 * scales_of_sums * sums[:2], lengths])
 
+    @property
+    def sums_count(self) -> bool:
+        return self._entries.falling
+
+    @property
+    def entry_size(self) -> float:
+        return self._entries.size
+
     # -- operands --------------------------------------------------------------------------------------------------
     @property
     def _exact(self) -> bool:
@@ -251,10 +260,11 @@ class FusedOperator(ChunkedOperator):
     @cached_property
     def _entries(self) -> Entries:
         """What products in float32 between training points are made of."""
-        falling = falls(self._z, self.kernel) if self.falling is None else self.falling
+        size = mean_fall(self._z, self.kernel)
+        falling = size <= FALLING if self.falling is None else self.falling
         if not falling or self._form.fall is None or self.dtype == torch.float64:
             return Entries(self._form.profile)
-        return Entries.of(self._form, self.kernel, self._largest**0.5)
+        return Entries.of(self._form, self.kernel, size, self._largest**0.5)
 
     @cached_property
     def _factors(self) -> Points:
@@ -372,23 +382,3 @@ class FusedOperator(ChunkedOperator):
     def _check(self, V: Tensor) -> None:
         if V.dtype != self.dtype or V.device != self.device:
             raise ValueError(f"V must be {self.dtype} on {self.device} like the operator, got {V.dtype} on {V.device}")
-
-
-def good_tile(points: Points, S: int, b: int) -> Tile:
-    """Returns a tile, for S columns of V on the tensor core and b points in a sum, that is good on an H200.
-
-    Most were measured. That of long sums has room in its registers for what rounding takes from them. Where there are
-    columns beside a group, a stage fewer lets as many programs share a multiprocessor's memory as without them.
-    """
-    stages = 2 if S > GROUP else 3
-    if b >= LONG and points.row_high.shape[1] <= 64:
-        return Tile(64, 64, 4, 2)
-    if not points.has_products and points.differenced > 8:  # in registers: 4 rows a thread, for 16 columns
-        return Tile(128, 64, 4, 2)
-    if not points.has_products:
-        return Tile(64, 128, 4, stages)
-    if points.differenced and points.row_high.shape[1] <= 64:
-        return Tile(64, 128, 4, 2)
-    if points.row_high.shape[1] <= 64:
-        return Tile(64, 64, 4, stages if points.row_high.shape[1] <= 16 else 2, registers=168)
-    return Tile(64, 32, 4, 2)

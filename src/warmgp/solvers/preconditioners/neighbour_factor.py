@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 
 from warmgp.checks import check_count
-from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import ranges
 from warmgp.schema import DOUBLE, TensorRule, check_tensors, expect
 from warmgp.solvers.base import Packed
 from warmgp.solvers.preconditioners.base import Preconditioner, Preconditioning, Recipe

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from warmgp.operators.base import KernelOperator, ranges
+from warmgp.operators.base import KernelOperator
+from warmgp.operators.indices import ranges
 from warmgp.operators.near_points import first_stretch, nearest_before
 
 MOVED = 0.2
