@@ -21,7 +21,7 @@ from triton.runtime import driver
 
 from warmgp import Hyperparameters
 from warmgp.kernels import get_kernel
-from warmgp.operators.triton import fused, split, sums, sums64
+from warmgp.operators.triton import double, fused, points, split, sums, sums64
 from warmgp.solvers.triton import steps
 from warmgp.solvers.triton.packed import packed_size
 
@@ -73,6 +73,7 @@ def use(
     operator.matmul(V)
     if dtype == torch.float32:
         operator.subtract_columns(V.clone(), torch.zeros(1, dtype=torch.int64), V[:128], torch.zeros(n))
+        operator.subtract_columns_at(V.clone(), torch.arange(128), V[:128])
     operator.quadratic_gradient(V, V, torch.ones(c))
     operator.quadratic_gradient(V, V.clone(), torch.ones(c))
     operator.cross_gradient(slice(0, 100), slice(100, n), V, V, torch.ones(c))
@@ -103,7 +104,7 @@ CASES: dict[str, Callable[[], None]] = {
 def main(capability: int, cases: Sequence[str]) -> None:
     driver.set_active(Absent(capability))
     fused.why_not_fused = lambda *_: None  # type: ignore[assignment]
-    for module in (fused, split, sums, sums64, steps):
+    for module in (double, fused, points, split, sums, sums64, steps):
         module.run_kernel = compile_kernel  # type: ignore[attr-defined]
     for case in cases or CASES:
         CASES[case]()

@@ -23,10 +23,12 @@ from warmgp.operators.fusing import why_not_fused
 from warmgp.operators.indices import Index, check_rows, index_size
 from warmgp.operators.row_noise import RowNoise, add_noise
 from warmgp.operators.triton import products as triton_products
+from warmgp.operators.triton.double import product_in_float64
 from warmgp.operators.triton.falling import FALLING, Entries, mean_fall
+from warmgp.operators.triton.groups import near_groups
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
-from warmgp.operators.triton.split import Job, Tile, groups64, multiply, splits_for, stages64
+from warmgp.operators.triton.split import Job, Tile, multiply
 from warmgp.operators.triton.sums import TILE, gradient_sums
 from warmgp.operators.triton.sums64 import gradient_sums64
 from warmgp.operators.triton.tiles import good_tile
@@ -93,7 +95,12 @@ class FusedOperator(ChunkedOperator):
         return self._product(V, own=self._own)
 
     def residual(self, b: Tensor, v: Tensor) -> Tensor:
-        return b - self.matmul(v)
+        if not self._near:
+            return b - self.matmul(v)
+        left = b.clone()
+        for index in self._near:
+            self.subtract_columns_at(left, index, v[index])
+        return left
 
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
         rows = self._own[index] if isinstance(index, slice) else index
@@ -152,7 +159,16 @@ class FusedOperator(ChunkedOperator):
             single = self.dtype == torch.float32  # whose halves would overflow
             if largest > LARGEST_SQUARE if single else self._rounds64(largest / self._form.alpha**2):
                 differenced = z.shape[1]
-        return self._product(V, points=Points.prepare(z, differenced))
+        points, entries = Points.prepare(z, differenced), self._entries
+        if entries.falling:
+            distance = float(z.square().sum(1).max()) ** 0.5 / (entries.zoom * self._form.alpha)
+            entries = entries.within(self.kernel, distance + self._largest**0.5)
+        if not self._near or not points.has_products:
+            return self._product(V, points=points, entries=entries)
+        out = torch.zeros(len(z), V.shape[1], device=V.device)
+        for index in self._near:
+            self._product(V[index], points=points, columns=index, subtract_from=out, entries=entries)
+        return out.neg_()
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
         if not self._fuses_gradients:
@@ -273,6 +289,15 @@ class FusedOperator(ChunkedOperator):
         return self._points if zoom == 1.0 else Points.prepare(zoom * self._alpha_z(self.x), self._differenced)
 
     @cached_property
+    def _near(self) -> tuple[Tensor, ...]:
+        """All columns in groups of near ones, each of which has distances from its own centre in long sums; none where
+        one centre is good enough for all."""
+        if self.dtype == torch.float64 or not self._factors.has_products:
+            return ()
+        multiplied = self._z[:, self._order[self._differenced :]]
+        return near_groups(self._z, multiplied, self.signal_variance / self.noise.unit**2)
+
+    @cached_property
     def _own(self) -> Tensor:
         return torch.arange(self.n, device=self.device)
 
@@ -292,6 +317,7 @@ class FusedOperator(ChunkedOperator):
         own: Tensor | None = None,
         subtract_from: Tensor | None = None,
         squares: Tensor | None = None,
+        entries: Entries | None = None,
     ) -> Tensor:
         """Returns K[rows, columns] V + noise · V[own], or ``subtract_from`` less H[rows, columns] V, in place.
 
@@ -299,27 +325,30 @@ class FusedOperator(ChunkedOperator):
         to the caller.
 
         Rows are of ``points`` (default: the training inputs), all of them or those at ``rows``. Columns are training
-        inputs: those at ``columns``, or as many as V has rows, from ``first`` on. ``squares`` receives the sum of
-        squares of every row of ``subtract_from``.
+        inputs: those at ``columns``, with distances from their own centre, or as many as V has rows, from ``first`` on.
+        ``squares`` receives the sum of squares of every row of ``subtract_from``. ``entries`` are those of the training
+        inputs, unless other points are farther.
         """
         self._check(V)
         rows, columns, own = (None if t is None else t.contiguous() for t in (rows, columns, own))
         mine = points or self._factors
         mine = mine if rows is None else mine.at(rows)
-        its = self._factors if columns is None else self._factors.at(columns)
+        its = self._factors
+        if columns is not None and self.dtype == torch.float32 and mine.has_products:
+            its, centre = its.block(columns)
+            mine = mine.around(centre)
+        elif columns is not None:
+            its = its.at(columns)
         m, b = mine.n, V.shape[0]
         self.entries_evaluated += m * b
         sign = 1.0 if subtract_from is None else -1.0
         start = self._nought if first is None else first
         if self.dtype == torch.float64:
-            out = self._product64(V, mine, its, first)
+            out = product_in_float64(V, mine, its, first, self._form.profile64).mul_(self.signal_variance)
             if own is not None:
                 out += self.noise.times(V[own], own)
             return out
-        entries = self._entries
-        if entries.falling and points is not None:
-            distance = float(points.lines.square().sum(0).max()) ** 0.5 / (entries.zoom * self._form.alpha)
-            entries = entries.within(self.kernel, distance + self._largest**0.5)
+        entries = entries or self._entries
         common = None  # to all rows, (c,): s² ΣV
         if entries.falling:
             common = (self.signal_variance * V.sum(0, dtype=torch.float64)).to(V.dtype)
@@ -349,35 +378,6 @@ class FusedOperator(ChunkedOperator):
         if common is not None and subtract_from is None:
             out += common
         return out
-
-    def _product64(self, V: Tensor, mine: Points, its: Points, first: Tensor | None) -> Tensor:
-        """Returns k(mine, its) V in float64, of all of ``its``, or of as many as V has rows from ``first`` on."""
-        m, (b, c) = mine.n, V.shape
-        BM, BN = 64, 16
-        row_tiles = triton.cdiv(m, BM)
-        per_split = triton.cdiv(triton.cdiv(b, splits_for(row_tiles, triton.cdiv(b, BN))), BN) * BN
-        splits = triton.cdiv(b, per_split)
-        result = torch.empty(m, c, device=V.device, dtype=torch.float64)
-        own, other = mine.doubles, its.doubles
-        if own is None or other is None:
-            D, doubles = 0, (mine.lines,) * 4  # which nobody reads
-        else:
-            D, doubles = own.rows.shape[1], (own.rows, other.rows, own.squares, other.squares)
-        for begin, size, more in groups64(c):
-            group = V[:, begin : begin + size + more]
-            padded = V.new_zeros(triton.cdiv(b, BN) * BN, size + more)
-            padded[:b, : group.shape[1]] = group
-            out = torch.empty(splits, m, size + more, device=V.device, dtype=torch.float64)
-            run_kernel(
-                triton_products.product64, (row_tiles, splits),
-                mine.lines, its.lines, mine.lines.shape[1], its.lines.shape[1], *doubles, padded,
-                self._nought if first is None else first, out, m, its.n - 1, b, per_split, size + more,
-                SHIFTED=first is not None, PROFILE=self._form.profile64,
-                DIM=self.x.shape[1], D=D, S=size, MORE=more, BM=BM, BN=BN, num_warps=4,
-                num_stages=stages64(D),
-            )  # fmt: skip
-            torch.sum(out[:, :, : group.shape[1]], 0, out=result[:, begin : begin + group.shape[1]])
-        return result.mul_(self.signal_variance)
 
     def _check(self, V: Tensor) -> None:
         if V.dtype != self.dtype or V.device != self.device:

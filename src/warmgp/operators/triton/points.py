@@ -3,16 +3,18 @@ float64 one point per line."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import triton
 from torch import Tensor
 
+from warmgp.operators.triton import centred
+from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.split import PAD
 
-LARGEST_SQUARE = 3e4
-"""The largest |αz|² that float16 halves can hold."""
+LARGEST_SQUARE = 1.5e4
+"""The largest |αz|² from the centre of all points: float16 halves hold four times as much, from any point's place."""
 
 ROUNDING = 2.0**-21
 """The rounding of a squared distance by products, relative to |z|²."""
@@ -94,6 +96,19 @@ class Points:
         row_high, row_low, column_high, column_low = (half.index_select(0, index) for half in halves)
         return Points(b, self.differenced, lines, row_high, row_low, column_high, column_low)
 
+    def around(self, centre: Tensor) -> Points:
+        """Returns the same points as rows of products from that centre, (d,), in float32."""
+        high, low = augmented(self.lines, centre, self.differenced, self.row_high.shape[1], rows=True)
+        return replace(self, row_high=high, row_low=low)
+
+    def block(self, index: Tensor) -> tuple[Points, Tensor]:
+        """Returns the points at ``index``, (b,), as columns of products from their centre, and that centre, (d,)."""
+        b = index.numel()
+        lines = self.lines.index_select(1, torch.nn.functional.pad(index, (0, -b % PAD)))
+        centre = lines[:, :b].mean(1)
+        high, low = augmented(lines, centre, self.differenced, self.row_high.shape[1], rows=False)
+        return replace(self, n=b, lines=lines, column_high=high, column_low=low), centre
+
     @property
     def has_products(self) -> bool:
         return self.differenced < self.lines.shape[0]
@@ -102,6 +117,19 @@ class Points:
     def distances(self) -> dict[str, int | bool]:
         """The constants that tell a Triton kernel how to make distances."""
         return {"PRODUCTS": self.has_products, "DIFFERENCED": self.differenced, "D": self.row_high.shape[1]}
+
+
+def augmented(lines: Tensor, centre: Tensor, first: int, width: int, *, rows: bool) -> tuple[Tensor, Tensor]:
+    """Returns the halves, (padded, width) each, of the inputs from ``first`` on, of ``lines`` (d, padded), less their
+    centre (d,): for the rows of a product, or for its columns."""
+    d, padded = lines.shape
+    high, low = (torch.empty(padded, width, device=lines.device, dtype=torch.float16) for _ in range(2))
+    BM = 64 if width <= 32 else 16  # padded is a multiple of 128
+    run_kernel(
+        centred.augment, (padded // BM,), lines, centre, high, low, lines.stride(0), first, d - first,
+        ROWS=rows, D=width, BM=BM,
+    )  # fmt: skip
+    return high, low
 
 
 def _halves(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ PAD = 128  # rows of every operand are padded to a multiple of this: no tile is 
 GROUP, BESIDE = 64, 16  # columns of a group on the tensor core, at most, and those that may be beside them
 REGISTERS = 2**16  # those of a multiprocessor
 PROCESSORS = 132  # multiprocessors of an H200
-LONG = 2**16  # columns from which on a sum over them is compensated: it costs registers, and so a tenth of the time
+LONG = 2**14  # columns from which on a sum over them is compensated: it costs registers, and so a sixth of the time
 
 
 @dataclass(frozen=True)
