@@ -72,7 +72,10 @@ def test_sums_by_groups_of_near_points(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(torch.cat(operator._near).sort().values.cpu(), torch.arange(140))
     v, b = columns(140, 5), columns(140, 5, seed=1)
     left = operator.residual(b.to(DEVICE), v.to(DEVICE))
-    close(left, b.double() - H @ v.double())
+    expected = b.double() - H @ v.double()
+    close(left, expected, 5e-5)  # inputs 60 from the centre are rounded themselves
+    rough = (b.to(DEVICE) - operator.matmul(v.to(DEVICE))).cpu().double() - expected
+    assert float((left.cpu().double() - expected).norm()) < 0.5 * float(rough.norm())
     theta = operator.theta
     for away in (60.0, 0.0, 1e5):
         x_new = away + toy(9, 5, seed=3)[0].float()
@@ -80,7 +83,7 @@ def test_sums_by_groups_of_near_points(monkeypatch: pytest.MonkeyPatch) -> None:
             "matern32", x_new.double(), operator.x.cpu().double(), theta.signal_scale, theta.length_scales
         )
         found = operator.cross_matmul(x_new.to(DEVICE), v.to(DEVICE)).cpu().double()
-        assert float((found - K @ v.double()).abs().max()) < BOUND * 1.44 * 12
+        assert float((found - K @ v.double()).abs().max()) < 5e-5 * 1.44 * 12
 
 
 def test_groups_are_for_large_data_with_little_noise() -> None:
