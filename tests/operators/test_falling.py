@@ -113,6 +113,16 @@ def test_points_that_are_near_each_other_are_asked_for_1_less_k(kernel: str) -> 
     assert close_by.at(far.theta)._entries.falling == far._entries.falling  # decided at every θ anew
 
 
+def test_little_signal_beside_the_noise_is_left_to_k() -> None:
+    """1 − k takes longer, and sums that are kept longer still: both only where rounding would be seen."""
+    x, lengths = toy(50, 3)[0].float().to(DEVICE), 3 * [200.0]
+    for signal, falling, sums in ((1.0, False, False), (80.0, True, False), (150.0, True, True)):
+        operator = FusedOperator(x, get_kernel("matern32"), Hyperparameters(0.6, signal, lengths))
+        assert (operator._entries.falling, operator.sums_count) == (falling, sums)
+        assert (operator.entry_size < 0.01) == falling
+    assert not FusedOperator(x.double(), get_kernel("matern32"), operator.theta).sums_count
+
+
 def test_a_kernel_without_this_form_does_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     operator, H = near("rbf", 40, 2, falling=True)
     monkeypatch.setattr(operator, "_form", replace(operator._form, fall=None))

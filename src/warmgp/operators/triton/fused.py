@@ -21,10 +21,11 @@ from warmgp.kernels import Kernel
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.fusing import why_not_fused
 from warmgp.operators.indices import Index, check_rows, index_size
+from warmgp.operators.rounding import rounding
 from warmgp.operators.row_noise import RowNoise, add_noise
 from warmgp.operators.triton import products as triton_products
 from warmgp.operators.triton.double import product_in_float64
-from warmgp.operators.triton.falling import FALLING, Entries, mean_fall
+from warmgp.operators.triton.falling import FALLING, SUMS_WORTH, WORTH, Entries, mean_fall
 from warmgp.operators.triton.groups import near_groups
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.points import LARGEST_SQUARE, ROUNDING, Points
@@ -222,7 +223,7 @@ class FusedOperator(ChunkedOperator):
 
     @property
     def sums_count(self) -> bool:
-        return self._entries.falling
+        return self._entries.falling and self._rounding_of_k > SUMS_WORTH
 
     @property
     def entry_size(self) -> float:
@@ -277,10 +278,16 @@ class FusedOperator(ChunkedOperator):
     def _entries(self) -> Entries:
         """What products in float32 between training points are made of."""
         size = mean_fall(self._z, self.kernel)
-        falling = size <= FALLING if self.falling is None else self.falling
+        worth = size <= FALLING and self._rounding_of_k > WORTH
+        falling = worth if self.falling is None else self.falling
         if not falling or self._form.fall is None or self.dtype == torch.float64:
             return Entries(self._form.profile)
         return Entries.of(self._form, self.kernel, size, self._largest**0.5)
+
+    @property
+    def _rounding_of_k(self) -> float:
+        """What products of k would leave of a residual, in units of the noise."""
+        return rounding(float(self.theta.signal_scale) / self.noise.unit, self.n)
 
     @cached_property
     def _factors(self) -> Points:

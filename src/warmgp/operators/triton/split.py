@@ -151,11 +151,7 @@ class Job:
     add: bool
     count_squares: int  # 0: no; 1: as the first group; 2: added to those of other groups
     noise: int  # 0: none; 1: own rows by index; 2: own rows are those of the block of columns
-
-    @property
-    def long(self) -> bool:
-        """Whether the sum over the columns of a split is so long that its rounding has to be made up for."""
-        return self.columns_per_split >= LONG
+    long: bool  # whether sums are over so many columns that their rounding has to be made up for
 
     @property
     def options(self) -> dict[str, int | bool]:
@@ -205,7 +201,7 @@ def multiply(
         launch(
             Job(
                 group, tile, (row_tiles, splits), per_split, bits if squares is None else squares, parts, epilogue,
-                final, add_to is not None, count_squares, way,
+                final, add_to is not None, count_squares, way, b >= LONG,
             )
         )  # fmt: skip
         if not final:
