@@ -88,12 +88,13 @@ def use_steps() -> None:
     steps.project_block(torch.zeros(blocks, packed_size(b)), one, r, r.clone(), b)
 
 
-CASES: dict[str, Callable[[], None]] = {
+CASES: dict[str, Callable[[], object]] = {
     "long": lambda: use("matern12", 2 * split.LONG, 11, 65),
     "short": lambda: use("matern32", 300, 11, 65, noise=1.0),
     "wide": lambda: use("rbf", 300, 120, 65, noise=3.0),
     "beside": lambda: use("matern32", 300, 2, 74),
-    "falling": lambda: use("matern52", 300, 61, 65, noise=1.0, falling=True),
+    "falling": lambda: [use(name, 300, 61, 65, noise=1.0, falling=True) for name in ("matern52", "matern32")],
+    "falling, long": lambda: [use(name, split.LONG, 5, 65, falling=True) for name in ("rbf", "matern12")],
     "double": lambda: use("matern52", 300, 3, 17, dtype=torch.float64),
     "double wide": lambda: use("matern32", 300, 61, 65, dtype=torch.float64),
     "double wider": lambda: use("matern32", 300, 200, 65, dtype=torch.float64),

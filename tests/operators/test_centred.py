@@ -8,11 +8,12 @@ from torch import Tensor
 
 from fused_tools import BOUND, DEVICE, close, columns, theta_of
 from gp_truth import h_matrix, kernel_matrix, toy
-from warmgp import Hyperparameters
+from warmgp import Hyperparameters, RecombinedProjections, StoppingRule
 from warmgp.kernels import get_kernel
 from warmgp.operators.triton import groups
 from warmgp.operators.triton.fused import FusedOperator
 from warmgp.operators.triton.points import LARGEST_SQUARE, Points
+from warmgp.solvers.sums import rounded
 
 
 def far(n: int = 140, d: int = 5, away: float = 60.0, **options: bool) -> tuple[FusedOperator, Tensor, Tensor]:
@@ -84,6 +85,38 @@ def test_sums_by_groups_of_near_points(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         found = operator.cross_matmul(x_new.to(DEVICE), v.to(DEVICE)).cpu().double()
         assert float((found - K @ v.double()).abs().max()) < 5e-5 * 1.44 * 12
+
+
+def test_groups_leave_the_sum_over_all_rows_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of 1 − k by groups: s² Σv of a group is many times that of all, and must not be rounded."""
+    monkeypatch.setattr(groups, "LEAST", 30)
+    monkeypatch.setattr(groups, "ALLOWED", 0.0)
+    x, theta = toy(150, 4)[0].float(), Hyperparameters(0.05, 100.0, 4 * [80.0])
+    H = h_matrix("matern32", x.double(), theta.vector)
+    b = torch.linalg.cholesky(H) @ columns(150, 5).double()
+    v = rounded(torch.linalg.solve(H, b), torch.float32)
+    operator = FusedOperator(x.to(DEVICE), get_kernel("matern32"), theta, exact_distances=False)
+    assert len(operator._near) == 5 and operator._entries.falling
+    expected = b.float().double() - H @ v.double()
+    left = operator.residual(b.float().to(DEVICE), v.to(DEVICE)).cpu().double()
+    assert float((left - expected).abs().max()) < 0.1 * 0.05  # a tenth of the noise
+    apart = b.float().to(DEVICE)
+    for index in operator._near:
+        operator.subtract_columns_at(apart, index, v.to(DEVICE)[index])  # with s² Σv of each group
+    assert float((apart.cpu().double() - expected).abs().max()) > 0.3 * 0.05
+    K = kernel_matrix("matern32", x[:9].double(), x.double(), theta.signal_scale, theta.length_scales)
+    found = operator.cross_matmul(x[:9].to(DEVICE), v.to(DEVICE)).cpu().double()
+    assert float((found - K @ v.double()).abs().max()) < 0.1 * 0.05
+
+
+def test_targets_may_lie_in_memory_column_by_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "LEAST", 30)
+    monkeypatch.setattr(groups, "ALLOWED", 0.005)
+    operator, H, _ = far(falling=False)
+    b, v = columns(5, 140).T, columns(140, 5, seed=1)
+    close(operator.residual(b.to(DEVICE), v.to(DEVICE)), b.double() - H @ v.double(), 5e-5)
+    found = RecombinedProjections(70).solve(operator, b.to(DEVICE), rule=StoppingRule(1e-3, 40))
+    close(found.solution, torch.linalg.solve(H, b.double()), 5e-3)
 
 
 def test_groups_are_for_large_data_with_little_noise() -> None:

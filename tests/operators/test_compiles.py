@@ -34,14 +34,16 @@ def compiled(capability: int, folder: Path, *cases: str) -> list[dict[str, Any]]
 
 
 def test_every_kernel_compiles_for_hopper_and_fits_into_its_shared_memory(tmp_path: Path) -> None:
-    found = compiled(90, tmp_path, "long", "short", "double", "steps")
+    found = compiled(90, tmp_path, "long", "short", "falling", "double", "steps")
     assert {one["kernel"] for one in found} == KERNELS
-    assert {one["LONG"] for one in found if one["kernel"] == "product"} == {False, True}
+    assert {(one["LONG"], one["FALLING"]) for one in found if one["kernel"] == "product"} == {
+        (True, False), (False, False), (False, True),
+    }  # fmt: skip
     assert [one for one in found if one["shared"] > 227 * 1024] == []
 
 
 @pytest.mark.whole
 def test_the_largest_fit_into_the_shared_memory_of_consumers_cards(tmp_path: Path) -> None:
-    found = compiled(86, tmp_path, "wide", "beside", "double wide", "double wider")
+    found = compiled(86, tmp_path, "wide", "beside", "falling", "falling, long", "double wide", "double wider")
     assert {one["kernel"] for one in found} >= {"product", "gradient_rows", "gradient_rows64", "combine"}
     assert [one for one in found if one["shared"] > 99 * 1024] == []

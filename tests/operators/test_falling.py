@@ -132,6 +132,17 @@ def test_a_kernel_without_this_form_does_without_it(monkeypatch: pytest.MonkeyPa
     close(operator.matmul(V.to(DEVICE)), H @ V.double())
 
 
+def test_points_farther_than_float32_can_square() -> None:
+    """Their distances are not finite, and what is said of them is: all of k is gone there."""
+    operator, _ = near("matern32", 40, 2, falling=True)
+    entries = operator._entries.within(operator.kernel, float("inf"))
+    assert entries.amplify == AMPLIFIED
+    one = FusedOperator(torch.zeros(1, 2, device=DEVICE), operator.kernel, operator.theta, falling=True)
+    assert bool(
+        torch.isfinite(one.cross_matmul(torch.full((1, 2), 1e6, device=DEVICE), torch.ones(1, 1, device=DEVICE)))
+    )
+
+
 @pytest.mark.parametrize("farthest", [0.0, 1e-9, 1e-3, 0.7, 1.0, 40.0, 1e6])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_entries_and_points_fit_into_float16(kernel: str, farthest: float) -> None:

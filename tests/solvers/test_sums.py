@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gp_truth import h_matrix, toy
-from warmgp import ConjugateGradients, Hyperparameters, Matern32, RecombinedProjections, Solver, StoppingRule
+from warmgp import Cholesky, ConjugateGradients, Hyperparameters, Matern32, RecombinedProjections, Solver, StoppingRule
 from warmgp.kernels import Kernel
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.indices import Index
@@ -55,7 +55,7 @@ def systems(n: int = 600) -> tuple[ByFalls, Tensor, Tensor]:
     return ByFalls(x, Matern32(), theta), H, torch.cat([y[:, None], draws], 1).float()
 
 
-@pytest.mark.parametrize("solver", [RecombinedProjections(150), ConjugateGradients(factor_after=20)])
+@pytest.mark.parametrize("solver", [RecombinedProjections(150), ConjugateGradients(factor_after=20), Cholesky()])
 def test_solutions_are_right_where_the_signal_is_thousands_of_noise_scales(solver: Solver) -> None:
     operator, H, b = systems()
 

@@ -275,7 +275,7 @@ class KernelOperator(ABC):
     def cross_matmul(self, x_new: Tensor, V: Tensor) -> Tensor:
         """Returns K(x_new, x) V, (m, c), for V of (n, c), in tiles.
 
-        It is computed in float64 where float32 does not resolve it: for a model that was trained by products of 1 − k.
+        Here it is computed in float64 where k in float32 does not resolve it; a GPU may have products of 1 − k.
         """
         if self.dtype == torch.float32 and self.rounding > RESOLVED:
             return self.in_float64().cross_matmul(x_new.double(), V.double()).to(V.dtype)

@@ -13,6 +13,7 @@ from warmgp.operators.origin import Origin
 from warmgp.solvers.base import Solver
 from warmgp.solvers.progress import Progress
 from warmgp.solvers.result import SolveResult, StoppingRule
+from warmgp.solvers.sums import rounded
 from warmgp.solvers.triangular import factor_or_raise, solve_with_factor
 
 
@@ -58,11 +59,16 @@ class Cholesky(Solver):
             return progress.result(state, None if state is None else state.factor)
         state = state or CholeskyState(operator.origin, factorise(operator))
         part = progress.part
-        progress.v.copy_(part.own(solve_with_factor(state.factor, part.whole(progress.b).double())))
+        exact = part.own(solve_with_factor(state.factor, part.whole(progress.b).double()))
+        progress.v.copy_(rounded(exact, progress.v.dtype) if operator.sums_count else exact)
         progress.count(0.0)
         progress.refresh()
         if not rule.met(progress.norms()):  # rounding: the same factor takes most of what it left away
-            progress.v.add_(part.own(solve_with_factor(state.factor, part.whole(progress.r).double())))
+            rest = part.own(solve_with_factor(state.factor, part.whole(progress.r).double()))
+            if operator.sums_count:
+                progress.v.copy_(rounded(progress.v.double() + rest, progress.v.dtype))
+            else:
+                progress.v.add_(rest)
             progress.refresh()
         progress.stop_reason = "converged" if rule.met(progress.norms()) else "stagnated"
         return progress.result(state, state.factor)

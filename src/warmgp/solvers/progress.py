@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from warmgp.operators.base import KernelOperator
-from warmgp.operators.indices import index_size
+from warmgp.operators.indices import index_size, ranges
 from warmgp.operators.part import Part
 from warmgp.solvers.result import SolveResult, StoppingRule
-from warmgp.solvers.sums import add_up, rounded
+from warmgp.solvers.sums import ROWS_AT_ONCE, add_up, rounded
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,9 @@ class Progress:
         progress = cls(operator, part, rule, b, torch.zeros_like(b), b.clone(), scale)
         if start is not None:
             if operator.sums_count:
-                progress.go_to(rounded(start.double() / scale.double(), b.dtype))
+                for rows in ranges(len(b), ROWS_AT_ONCE):
+                    progress.v[rows] = rounded(start[rows].to(b.device, torch.float64) / scale.double(), b.dtype)
+                progress.refresh()
             else:
                 progress.go_to(start.to(b) / scale)
             if rule.max_epochs is None:
@@ -276,7 +278,7 @@ def normalise(part: Part, targets: Tensor) -> tuple[Tensor, Tensor]:
     b = targets / largest
     norm = part.norms(b)
     norm = torch.where(norm > 0, norm, torch.ones_like(norm))
-    return b / norm, largest * norm
+    return (b / norm).contiguous(), largest * norm
 
 
 def summarise(norms: Tensor, n_targets: int = 1) -> tuple[float, float]:

@@ -5,6 +5,10 @@ entry of v that is rounded moves the sum by 3·10⁻⁸ of its size, so that s²
 a product is: half of the noise for 50,000 points at a signal of 300 noise scales. So what rounding takes from a column
 is added to its smallest entry, where float32 has digits to spare.
 
+Recombined projections, conjugate gradients and Cholesky do so where :attr:`KernelOperator.sums_count` says that sums
+count. Alternating projections and stochastic gradient descent are the paper's, and do not: a check in float64 finds
+what they leave.
+
 4,000 rows of births at a signal of 1,200 noise scales, solved by products of 1 − k in float32: 16 noise scales off
 without this, 0.01 with it.
 """
@@ -22,7 +26,8 @@ ROWS_AT_ONCE = 2**18
 
 
 def rounded(exact: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns columns, (b, c) in float64, in another dtype, with the same sums to about 10⁻¹⁰ of their entries."""
+    """Returns columns, (b, c) in float64, in another dtype, with the same sums to the last digit of their smallest
+    entry: of a thousand entries around zero that is 10⁻¹⁰ of the others."""
     near = exact.to(dtype)
     lost = (exact - near.double()).sum(0, keepdim=True)  # (1, c)
     return near.scatter_add_(0, near.abs().argmin(0, keepdim=True), lost.to(dtype))

@@ -72,17 +72,11 @@ def accuracy(posterior: Posterior, problem: Problem, draw: PathwiseDraw) -> Accu
     scale = noise.scale_at(rows)  # σ, or √d of those rows, (rows, 1)
     first = columns(_first(posterior, problem, rows))
     targets = torch.cat([first, f + scale * double.take(draw.noise, rows).double()], 1)
-    rounded = _products(posterior, part, rows) + noise.times(posterior.solution[rows].double(), rows)
+    rounded = posterior.products(posterior.x[rows]).double() + noise.times(posterior.solution[rows].double(), rows)
     squares = ((targets - found).square() + (rounded - found).square()) / scale**2
     mean, samples = squares.tensor_split((posterior.n_targets,), 1)
     spread = max(float(samples.mean().sqrt()), _of_trend(posterior, problem, double, rows))
     return Accuracy(float(mean.mean(0).max().sqrt()), float(mean.max().sqrt()), spread)
-
-
-def _products(posterior: Posterior, part: Part, rows: Tensor) -> Tensor:
-    """Returns K[rows, :] [v_y, ẑ_1 … ẑ_s] by a prediction's arithmetic, in float64; several processes divide it."""
-    x = posterior.x[rows]
-    return (posterior.products(x) if part.alone else part.cross_matmul(x, part.own(posterior.solution))).double()
 
 
 def _first(posterior: Posterior, problem: Problem, rows: Tensor) -> Tensor:

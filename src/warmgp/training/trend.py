@@ -22,6 +22,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.base import KernelOperator
 from warmgp.operators.row_noise import Noise
 from warmgp.solvers import Solver, SolveResult, StoppingRule
+from warmgp.solvers.sums import rounded
 from warmgp.training.precision import PrecisionLostError, spot_residuals
 from warmgp.training.problem import Problem
 from warmgp.training.refinement import refined
@@ -80,8 +81,9 @@ def folded(
     own = operator.part.own(problem.y)
     targets = targets.clone() if targets.data_ptr() == own.data_ptr() else targets  # which may be y itself
     taken = change.reshape(len(change), -1)  # (p, q)
-    targets[:, first] = _less(targets[:, first], T, taken)
-    result.solution[:, first] = _less(result.solution[:, first], found.solution, taken)  # millions leave no room
+    targets[:, first] = _less(targets[:, first], T, taken).to(targets.dtype)
+    less = _less(result.solution[:, first], found.solution, taken)
+    result.solution[:, first] = rounded(less, T.dtype) if operator.sums_count else less.to(T.dtype)  # in its place
     result = replace(
         result,
         overhead_epochs=result.overhead_epochs + found.epochs,
@@ -174,5 +176,5 @@ def _watch(problem: Problem, found: SolveResult, result: SolveResult, draw: Any)
 
 
 def _less(column: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
-    """Returns column − columns @ weights, (n,) or (n, q), summed in float64."""
-    return (column.double() - columns.double() @ weights).to(column.dtype)
+    """Returns column − columns @ weights, (n,) or (n, q), in float64."""
+    return column.double() - columns.double() @ weights

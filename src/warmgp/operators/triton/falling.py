@@ -23,13 +23,13 @@ from warmgp.kernels.base import FusedForm
 from warmgp.operators.triton.points import LARGEST_SQUARE
 
 FALLING = 0.25
-"""The mean of 1 − k over pairs of points up to which products are by 1 − k: it is off by a quarter of what k is then,
+"""The mean of 1 − k over pairs of points up to which products may be by 1 − k: it is off by a quarter of what k is,
 and such a product takes 1.1 to 1.4 times as long."""
 
-WORTH, SUMS_WORTH = 0.005, 0.015
+WORTH, SUMS_WORTH = 0.005, 0.02
 """What rounding of k, by :mod:`warmgp.operators.rounding`, has to leave at least, in noise scales, before products are
-by 1 − k, and before sums of solutions are kept, of which a third as much is lost: 43,945 rows of keggdirected (0.015)
-took 4.9 s without either, and 7.8 s with both."""
+by 1 − k, and before sums of solutions are kept, which lose a third as much. Neither is free: 43,945 rows of
+keggdirected (0.015) took 7.8 s with both and 4.9 s with neither; with 1 − k alone they were not timed."""
 
 PAIRS = 4096
 """The random pairs of points that this mean is taken over."""
@@ -37,6 +37,9 @@ PAIRS = 4096
 AMPLIFIED = 2.0**13
 """What the largest 1 − k may be once it is amplified: float16 holds eight times as much, and small ones keep digits."""
 
+
+SMALLEST = 1e-5
+"""The least distance from the centre that points are zoomed for: squares of far ones stay within float32."""
 
 ROOM = 4.0
 """How many times as far from the centre as training points new ones may be, before their distances are differences."""
@@ -66,7 +69,7 @@ class Entries:
     @classmethod
     def of(cls, form: FusedForm, kernel: Kernel, size: float, farthest: float) -> Entries:
         """Returns those of 1 − k, in the mean ``size``, for points up to ``farthest`` length scales from the centre."""
-        zoom = math.floor(math.log2(max(1.0, LARGEST_SQUARE**0.5 / ROOM / max(form.alpha * farthest, 1e-12))))
+        zoom = math.floor(math.log2(max(1.0, LARGEST_SQUARE**0.5 / ROOM / max(form.alpha * farthest, SMALLEST))))
         return cls(form.fall, True, zoom=2.0**zoom, size=size).within(kernel, 2.0 * farthest)
 
     def within(self, kernel: Kernel, distance: float) -> Entries:
@@ -74,6 +77,7 @@ class Entries:
         if not self.falling:
             return self
         largest = 1.0 - float(kernel.profile(torch.tensor([1.01 * distance], dtype=torch.float64)))
+        largest = largest if math.isfinite(largest) else 1.0
         return replace(self, amplify=AMPLIFIED / 2.0 ** math.ceil(math.log2(max(largest, 2.0**-40))))
 
     def factor(self, signal_variance: float) -> float:

@@ -57,7 +57,7 @@ class FusedOperator(ChunkedOperator):
         float64 up to ``DIFFERENCED64`` inputs.
     falling : bool, optional
         Whether products in float32 are made of 1 − k instead of k. By default they are where points are near each other
-        (:mod:`warmgp.operators.triton.falling`).
+        and rounding of k would be seen (:mod:`warmgp.operators.triton.falling`).
     """
 
     uses_triton = True
@@ -98,9 +98,10 @@ class FusedOperator(ChunkedOperator):
     def residual(self, b: Tensor, v: Tensor) -> Tensor:
         if not self._near:
             return b - self.matmul(v)
-        left = b.clone()
+        left = (b - self._sum_of(v, self._entries)).contiguous()
         for index in self._near:
-            self.subtract_columns_at(left, index, v[index])
+            self._product(v[index], columns=index, subtract_from=left, sums=False)
+        self.noise.add_rows(left, self._own, v, -1.0)
         return left
 
     def rows_matmul(self, index: Index, V: Tensor) -> Tensor:
@@ -164,12 +165,12 @@ class FusedOperator(ChunkedOperator):
         if entries.falling:
             distance = float(z.square().sum(1).max()) ** 0.5 / (entries.zoom * self._form.alpha)
             entries = entries.within(self.kernel, distance + self._largest**0.5)
-        if not self._near or not points.has_products:
+        if not points.has_products or not self._near:
             return self._product(V, points=points, entries=entries)
         out = torch.zeros(len(z), V.shape[1], device=V.device)
         for index in self._near:
-            self._product(V[index], points=points, columns=index, subtract_from=out, entries=entries)
-        return out.neg_()
+            self._product(V[index], points=points, columns=index, subtract_from=out, entries=entries, sums=False)
+        return out.neg_().add_(self._sum_of(V, entries))
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
         if not self._fuses_gradients:
@@ -325,6 +326,7 @@ class FusedOperator(ChunkedOperator):
         subtract_from: Tensor | None = None,
         squares: Tensor | None = None,
         entries: Entries | None = None,
+        sums: bool = True,
     ) -> Tensor:
         """Returns K[rows, columns] V + noise · V[own], or ``subtract_from`` less H[rows, columns] V, in place.
 
@@ -334,7 +336,7 @@ class FusedOperator(ChunkedOperator):
         Rows are of ``points`` (default: the training inputs), all of them or those at ``rows``. Columns are training
         inputs: those at ``columns``, with distances from their own centre, or as many as V has rows, from ``first`` on.
         ``squares`` receives the sum of squares of every row of ``subtract_from``. ``entries`` are those of the training
-        inputs, unless other points are farther.
+        inputs, unless other points are farther. Without ``sums`` s² ΣV is left to the caller (:meth:`_sum_of`).
         """
         self._check(V)
         rows, columns, own = (None if t is None else t.contiguous() for t in (rows, columns, own))
@@ -356,11 +358,9 @@ class FusedOperator(ChunkedOperator):
                 out += self.noise.times(V[own], own)
             return out
         entries = entries or self._entries
-        common = None  # to all rows, (c,): s² ΣV
-        if entries.falling:
-            common = (self.signal_variance * V.sum(0, dtype=torch.float64)).to(V.dtype)
-            if subtract_from is not None:
-                subtract_from -= common
+        common = self._sum_of(V, entries) if entries.falling and sums else None
+        if common is not None and subtract_from is not None:
+            subtract_from -= common
         alone = self.rows is None  # else rows have noise of their own, which is added outside of the kernel
 
         def launch(job: Job) -> None:
@@ -385,6 +385,14 @@ class FusedOperator(ChunkedOperator):
         if common is not None and subtract_from is None:
             out += common
         return out
+
+    def _sum_of(self, V: Tensor, entries: Entries) -> Tensor:
+        """Returns s² ΣV, (c,), what products of 1 − k lack, the same for all rows; zeros where entries are k.
+
+        Over all of V it is taken once: the sums of its parts are many times as large, and would be rounded.
+        """
+        factor = self.signal_variance if entries.falling else 0.0
+        return (factor * V.sum(0, dtype=torch.float64)).to(V.dtype)
 
     def _check(self, V: Tensor) -> None:
         if V.dtype != self.dtype or V.device != self.device:

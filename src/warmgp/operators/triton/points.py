@@ -14,7 +14,7 @@ from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.split import PAD
 
 LARGEST_SQUARE = 1.5e4
-"""The largest |αz|² from the centre of all points: float16 halves hold four times as much, from any point's place."""
+"""The largest |αz|² of a point: from the centre of a block it may be four times that, which float16 halves hold."""
 
 ROUNDING = 2.0**-21
 """The rounding of a squared distance by products, relative to |z|²."""
