@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from gp_truth import h_matrix, toy
-from warmgp import Cholesky, ConjugateGradients, Hyperparameters, Matern32, RecombinedProjections, Solver, StoppingRule
+from warmgp import (
+    Cholesky,
+    ConjugateGradients,
+    Hyperparameters,
+    Matern32,
+    Pathwise,
+    RecombinedProjections,
+    Solver,
+    StoppingRule,
+)
 from warmgp.kernels import Kernel
 from warmgp.operators.chunked import ChunkedOperator
 from warmgp.operators.indices import Index
 from warmgp.solvers.sums import add_up, rounded
+from warmgp.training import TrainingOptions
+from warmgp.training.problem import Problem
+from warmgp.training.step import initial_state
+from warmgp.training.trend import folded
+from warmgp.trend import Basis, TrendColumns, terms_of
 
 
 class ByFalls(ChunkedOperator):
     """Multiplies by 1 − k, kept in float32, as products do on a GPU where points are near each other."""
 
-    def __init__(self, x: Tensor, kernel: Kernel, theta: Hyperparameters) -> None:
-        super().__init__(x, kernel, theta)
+    def __init__(self, x: Tensor, kernel: Kernel, theta: Hyperparameters, **options: Any) -> None:
+        super().__init__(x, kernel, theta, **options)
         self.keeps_sums = True
         z = self._z.double()
         self.falls = (1.0 - kernel.profile(torch.cdist(z, z))).float()
@@ -71,6 +87,27 @@ def test_solutions_are_right_where_the_signal_is_thousands_of_noise_scales(solve
     assert left(start)[1] < 0.05  # what a solve starts from keeps its sums, too
     operator.keeps_sums = False
     assert left()[1] > 0.2
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_trend_leaves_the_sums_as_they_are(counts: bool) -> None:
+    """What a trend explains is taken off the solution, too: 0.5 and 2 x of the targets."""
+    operator, H, _ = systems()
+    operator.keeps_sums = counts
+    x = operator.x.double()
+    y = toy(600, 3, noise=0.05)[1] + 0.5 + 2 * x[:, 0]
+    basis = Basis.fit(terms_of("linear", 3, None), x)
+    columns = TrendColumns(basis, basis.at(x).float(), torch.zeros(4, dtype=torch.float64))
+    problem = Problem(operator, y.float(), trend=columns)
+    given = TrainingOptions(RecombinedProjections(150), Pathwise(4, 200), rule=StoppingRule(1e-4, 60))
+    state = initial_state(operator, given)
+    targets = torch.cat([y[:, None], torch.ones(600, 1)], 1).float()
+    solver, rule = given.solver, StoppingRule(1e-4, 60, 1e-5)
+    result = solver.solve(operator, targets, rule=rule)
+    less, result, found = folded(problem, given, solver, targets, result, None, state.draw, None, last=True)
+    assert found is not None
+    off = (less[:, 0].double() - H @ result.solution[:, 0].double()).square().mean().sqrt() / 0.05
+    assert float(off) < 0.05 if counts else float(off) > 0.2
 
 
 def test_rounding_keeps_the_sum() -> None:
