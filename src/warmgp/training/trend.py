@@ -45,7 +45,7 @@ def first_target(problem: Problem, before: TrendSolution | None) -> Tensor:
     y = problem.operator.part.own(problem.y)
     if problem.trend is None or before is None:
         return y
-    return _less(y, problem.trend.columns, before.coefficients)
+    return _less(y, problem.trend.columns, before.coefficients).to(y.dtype)
 
 
 def folded(
