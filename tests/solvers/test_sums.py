@@ -117,6 +117,7 @@ def test_rounding_keeps_the_sum() -> None:
     assert float((near.double().sum(0) - exact.sum(0)).abs().max()) < 1e-9
     assert float((exact.float().double().sum(0) - exact.sum(0)).abs().max()) > 1e-7
     assert torch.equal(rounded(exact[:1], torch.float64), exact[:1])
+    assert rounded(exact[:0], torch.float32).shape == (0, 3)  # of a process without rows
 
 
 def test_adding_up_with_sums_and_without() -> None:
