@@ -21,7 +21,8 @@ from triton.runtime import driver
 
 from warmgp import Hyperparameters
 from warmgp.kernels import get_kernel
-from warmgp.operators.triton import double, fused, points, split, sums, sums64
+from warmgp.operators.triton import fused, launch, split
+from warmgp.solvers.triangular import inverse_factors
 from warmgp.solvers.triton import steps
 from warmgp.solvers.triton.packed import packed_size
 
@@ -43,7 +44,7 @@ class Absent:
 
 
 def compile_kernel(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
-    """Takes the place of ``run_kernel``."""
+    """Takes the place of ``start_kernel``."""
     compiled = kernel.warmup(*arguments, grid=grid, **options)
     line = {"kernel": kernel.fn.__name__, "shared": compiled.metadata.shared}
     line.update({name: value for name, value in options.items() if isinstance(value, int)})
@@ -79,6 +80,13 @@ def use(
     operator.cross_gradient(slice(0, 100), slice(100, n), V, V, torch.ones(c))
 
 
+def use_blocks() -> None:
+    """Calls what recombined projections do beside products."""
+    for kernel, d in (("matern12", 5), ("matern32", 61)):
+        operator = operator_on(kernel, 300, d, 1.0, torch.float32)
+        inverse_factors(operator.blocks(torch.arange(160).view(2, 80)), by_triton=True)
+
+
 def use_steps() -> None:
     """Calls what alternating projections do without the operator."""
     blocks, b = 3, 64
@@ -98,6 +106,7 @@ CASES: dict[str, Callable[[], object]] = {
     "double": lambda: use("matern52", 300, 3, 17, dtype=torch.float64),
     "double wide": lambda: use("matern32", 300, 61, 65, dtype=torch.float64),
     "double wider": lambda: use("matern32", 300, 200, 65, dtype=torch.float64),
+    "blocks": use_blocks,
     "steps": use_steps,
 }
 
@@ -105,8 +114,7 @@ CASES: dict[str, Callable[[], object]] = {
 def main(capability: int, cases: Sequence[str]) -> None:
     driver.set_active(Absent(capability))
     fused.why_not_fused = lambda *_: None  # type: ignore[assignment]
-    for module in (double, fused, points, split, sums, sums64, steps):
-        module.run_kernel = compile_kernel  # type: ignore[attr-defined]
+    launch.start_kernel = compile_kernel
     for case in cases or CASES:
         CASES[case]()
 

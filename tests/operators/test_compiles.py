@@ -19,7 +19,7 @@ if not has_triton():
 SCRIPT = Path(__file__).parents[1] / "kernel_compiler.py"
 KERNELS = {
     "augment", "column_largest", "split_columns", "combine", "product", "product64", "gradient", "gradient_rows",
-    "gradient_rows64", "pick", "project",
+    "gradient_rows64", "pick", "project", "entries_within", "invert_factor",
 }  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def compiled(capability: int, folder: Path, *cases: str) -> list[dict[str, Any]]
 
 
 def test_every_kernel_compiles_for_hopper_and_fits_into_its_shared_memory(tmp_path: Path) -> None:
-    found = compiled(90, tmp_path, "long", "falling", "double", "steps")
+    found = compiled(90, tmp_path, "long", "falling", "double", "blocks", "steps")
     assert {one["kernel"] for one in found} == KERNELS
     assert {(one["LONG"], one["FALLING"]) for one in found if one["kernel"] == "product"} == {
         (True, False), (False, False), (False, True),

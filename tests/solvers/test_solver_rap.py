@@ -204,7 +204,9 @@ def test_blocks_by_inverses_at_hardly_any_noise(monkeypatch: pytest.MonkeyPatch)
 def test_a_block_without_a_factor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever made its factor fail, a solve does not go on with numbers that are none."""
     monkeypatch.setattr(_Sweeps, "_by_factors", by_inverses)
-    monkeypatch.setattr(partitions, "inverse_factors", lambda A: (torch.full_like(A, torch.nan), torch.tensor(True)))
+    monkeypatch.setattr(
+        partitions, "inverse_factors", lambda A, **_: (torch.full_like(A, torch.nan), torch.tensor(True))
+    )
     H, b = spread(200)
     with pytest.raises(torch.linalg.LinAlgError, match="a block of H"):
         RecombinedProjections(50).solve(H, b, rule=StoppingRule(0.01), generator=seeded())

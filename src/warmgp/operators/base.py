@@ -233,15 +233,11 @@ class KernelOperator(ABC):
         return out
 
     def blocks(self, index: Tensor) -> Tensor:
-        """Returns H among the points of each row of ``index`` (k, b), all different, as (k, b, b) in float64.
-
-        All blocks are evaluated at once, which a GPU does many times faster than one after the other.
-        """
+        """Returns H among the points of each row of ``index`` (k, b), all different, as (k, b, b) in float64: at once,
+        which a GPU does many times faster than one after the other."""
         lengths = self.theta.length_scales.to(self.x.device, non_blocking=True)
         z = (self.x[index].double() - self._centre.double()) / lengths  # (k, b, d)
-        r = distances_within(z, exact=not self.kernel.smooth_at_zero)
-        self.entries_evaluated += r.numel()
-        H = self.kernel.profile(r).mul_(self.signal_variance)
+        H = self._kernels_within(z, exact=not self.kernel.smooth_at_zero)
         H.diagonal(dim1=1, dim2=2).add_(self.noise.at(index))
         return H
 
@@ -262,9 +258,12 @@ class KernelOperator(ABC):
         """Returns K among the points of each row of ``groups`` (p, m), without the noise, (p, m, m) in float64."""
         lengths = self.theta.length_scales.to(self.device)
         z = (self.x[groups].double() - self.x[groups[:, -1:]].double()) / lengths  # from the last point of each group
-        r = distances_within(z, exact=True)
-        self.entries_evaluated += r.numel()
-        return self.kernel.profile(r).mul_(self.signal_variance)
+        return self._kernels_within(z, exact=True)
+
+    def _kernels_within(self, z: Tensor, *, exact: bool) -> Tensor:
+        """Returns s² k among the points of each group, (k, b, b), for z of (k, b, d) near zero, in float64."""
+        self.entries_evaluated += z.shape[0] * z.shape[1] ** 2
+        return self.kernel.profile(distances_within(z, exact=exact)).mul_(self.signal_variance)
 
     def kernel_between(self, x_new: Tensor) -> Tensor:
         """Returns K(x, x_new), (n, m), dense: for exact variances at few points."""

@@ -77,7 +77,7 @@ class Partition:
         if operator.device.type == "cpu":
             factor = factor_or_raise(operator.block_in_float64(rows), "a block of H").to(dtype)
             return lambda residual: solve_with_factor(factor, residual.to(dtype)).to(residual.dtype)
-        factors, wrong = inverse_factors(operator.blocks(rows[None]))
+        factors, wrong = inverse_factors(operator.blocks(rows[None]), by_triton=operator.uses_triton)
         check_factors(operator, rows[None], wrong)
         factor = factors[0].to(dtype)  # X = L⁻¹
         return lambda residual: (factor.mT @ (factor @ residual.to(dtype))).to(residual.dtype)
@@ -116,7 +116,7 @@ def inverted_blocks(
         index = Partition.draw(operator, block_size, generator).index
         dtype = block_dtype(operator, index.shape[1])
         for some in ranges(len(index), together):
-            factors, wrong = inverse_factors(operator.blocks(index[some]))
+            factors, wrong = inverse_factors(operator.blocks(index[some]), by_triton=operator.uses_triton)
             factors = factors.to(dtype)
             yield Batch(index[some], factors, wrong)
             del factors  # before the next are made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -69,7 +71,7 @@ SMALL = 256
 """Rows of a matrix whose factor :func:`inverse_factors` leaves to the library."""
 
 
-def inverse_factors(A: Tensor) -> tuple[Tensor, Tensor]:
+def inverse_factors(A: Tensor, *, by_triton: bool = False) -> tuple[Tensor, Tensor]:
     """Returns X = L⁻¹ of symmetric positive definite matrices A = L Lᵀ, (k, b, b), by halves, and whether one is not
     definite.
 
@@ -77,18 +79,40 @@ def inverse_factors(A: Tensor) -> tuple[Tensor, Tensor]:
     operations, nearly all in products of many matrices at once, which keep a GPU busy where a factorisation of one
     matrix of a few thousand rows does not. A⁻¹ = XᵀX. Were that itself put together by halves, S would lose κ(P) times
     the rounding instead of its root: at a signal of 8,000 times the noise no block had an inverse. The second result is
-    a tensor, so that nothing waits for it.
+    a tensor, so that nothing waits for it. Small matrices are left to the library, or to a Triton kernel.
     """
+    small, invert = SMALL, _invert_by_library
+    if by_triton:
+        from warmgp.solvers.triton.small_factors import LEAF, invert_small
+
+        small, invert = LEAF, invert_small
+    X = torch.zeros_like(A, memory_format=torch.contiguous_format)
+    failed = torch.zeros(1, dtype=torch.int32, device=A.device)
+    _invert_by_halves(A, X, failed, small, invert)
+    return X, failed.any()
+
+
+Invert = Callable[[Tensor, Tensor, Tensor], None]
+"""Writes the inverse factors of A into the lower triangles of X, (k, b, b) each, and 1 into ``failed``, (1,), where one
+of A is not definite."""
+
+
+def _invert_by_halves(A: Tensor, X: Tensor, failed: Tensor, small: int, invert: Invert) -> None:
+    """Does what ``invert`` does with matrices of at most ``small`` rows, with matrices of any size."""
     b = A.shape[-1]
-    if b <= SMALL:
-        factor, info = torch.linalg.cholesky_ex(A)
-        eye = torch.eye(b, dtype=A.dtype, device=A.device).expand_as(A)
-        return torch.linalg.solve_triangular(factor, eye, upper=False), (info != 0).any()
-    half = -(-b // (2 * SMALL)) * SMALL  # whole tiles of the smallest size
-    P, failed = inverse_factors(A[:, :half, :half])
+    if b <= small:
+        invert(A, X, failed)
+        return
+    half = -(-b // (2 * small)) * small  # whole tiles of the smallest size
+    P, S = X[:, :half, :half], X[:, half:, half:]
+    _invert_by_halves(A[:, :half, :half], P, failed, small, invert)
     Y = A[:, half:, :half] @ P.mT
-    S, failed_too = inverse_factors(torch.baddbmm(A[:, half:, half:], Y, Y.mT, alpha=-1.0))
-    X = torch.zeros_like(A)
-    X[:, :half, :half], X[:, half:, half:] = P, S
+    _invert_by_halves(torch.baddbmm(A[:, half:, half:], Y, Y.mT, alpha=-1.0), S, failed, small, invert)
     X[:, half:, :half] = S @ torch.bmm(Y, P).neg_()
-    return X, failed | failed_too
+
+
+def _invert_by_library(A: Tensor, X: Tensor, failed: Tensor) -> None:
+    factor, info = torch.linalg.cholesky_ex(A)
+    eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device).expand_as(A)
+    X.copy_(torch.linalg.solve_triangular(factor, eye, upper=False))
+    failed |= (info != 0).any()

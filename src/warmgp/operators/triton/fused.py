@@ -2,7 +2,7 @@
 
 The torch operators write every kernel entry to memory several times; here an entry lives in registers from the
 distance to the product. :mod:`warmgp.operators.triton.parts` says how the kernels keep float32's digits on a tensor
-core; this file prepares their operands. What has no fused form (dense blocks, single columns) comes from the
+core; this file prepares their operands. What has no fused form (single blocks and columns) comes from the
 torch path, which is also the reference in tests. Results do not depend on timing: partial sums are added in a fixed
 order.
 """
@@ -25,6 +25,7 @@ from warmgp.operators.rounding import rounding
 from warmgp.operators.row_noise import RowNoise, add_noise
 from warmgp.operators.triton import products as triton_products
 from warmgp.operators.triton.double import product_in_float64
+from warmgp.operators.triton.entries import kernels_within
 from warmgp.operators.triton.falling import FALLING, SUMS_WORTH, WORTH, Entries, mean_fall
 from warmgp.operators.triton.groups import near_groups
 from warmgp.operators.triton.launch import run_kernel
@@ -137,10 +138,8 @@ class FusedOperator(ChunkedOperator):
         if self.rows is None:
             self._product(W, first=first, subtract_from=R, squares=squares)
             return
-        index = (first + torch.arange(W.shape[0], device=self.device)).clamp_max_(
-            self.n - 1
-        )  # W is zero beyond the end
         self._product(W, first=first, subtract_from=R)
+        index = (first + torch.arange(len(W), device=self.device)).clamp_max_(self.n - 1)  # W is zero beyond the end
         self.noise.add_rows(R, index, W, -1.0)
         if squares is not None:
             torch.sum(R.square(), 1, out=squares)
@@ -171,6 +170,10 @@ class FusedOperator(ChunkedOperator):
         for index in self._near:
             self._product(V[index], points=points, columns=index, subtract_from=out, entries=entries, sums=False)
         return out.neg_().add_(self._sum_of(V, entries))
+
+    def _kernels_within(self, z: Tensor, *, exact: bool) -> Tensor:
+        self.entries_evaluated += z.shape[0] * z.shape[1] ** 2
+        return kernels_within(self._form, z, self.signal_variance, differences=exact or z.shape[2] <= DIFFERENCED64)
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
         if not self._fuses_gradients:
@@ -338,7 +341,8 @@ class FusedOperator(ChunkedOperator):
         ``squares`` receives the sum of squares of every row of ``subtract_from``. ``entries`` are those of the training
         inputs, unless other points are farther. Without ``sums`` s² ΣV is left to the caller (:meth:`_sum_of`).
         """
-        self._check(V)
+        if V.dtype != self.dtype or V.device != self.device:
+            raise ValueError(f"V must be {self.dtype} on {self.device} like the operator, got {V.dtype} on {V.device}")
         rows, columns, own = (None if t is None else t.contiguous() for t in (rows, columns, own))
         mine = points or self._factors
         mine = mine if rows is None else mine.at(rows)
@@ -393,7 +397,3 @@ class FusedOperator(ChunkedOperator):
         """
         factor = self.signal_variance if entries.falling else 0.0
         return (factor * V.sum(0, dtype=torch.float64)).to(V.dtype)
-
-    def _check(self, V: Tensor) -> None:
-        if V.dtype != self.dtype or V.device != self.device:
-            raise ValueError(f"V must be {self.dtype} on {self.device} like the operator, got {V.dtype} on {V.device}")

@@ -1,0 +1,83 @@
+"""Dense blocks by Triton, and the inverse factors of many of them, against dense float64: see ``test_fused.py``."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fused_tools import DEVICE, SLOW, close, theta_of
+from gp_truth import h_matrix, toy
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import KERNELS, get_kernel
+from warmgp.operators import has_triton
+from warmgp.operators.row_noise import RowNoise
+from warmgp.solvers import RecombinedProjections, StoppingRule
+from warmgp.solvers.triangular import inverse_factors
+
+if not has_triton():
+    pytest.skip("Triton 3.5 comes with torch 2.9 for CUDA on Linux; its operators need it", allow_module_level=True)
+
+from warmgp.operators.triton.fused import FusedOperator
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.mark.parametrize("d", [1, 5, 17, pytest.param(70, marks=SLOW)])  # up to 16 inputs are differenced
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_blocks_are_those_of_h(kernel: str, dtype: torch.dtype, d: int) -> None:
+    """Also far from zero, of coincident points, and of sizes that are no whole tiles: to the digits of float64."""
+    x = toy(120, d)[0].to(dtype) + 100.0
+    x[7] = x[8]
+    theta = theta_of(d, noise=0.01)
+    operator = FusedOperator(x.to(DEVICE), get_kernel(kernel), theta)
+    H = h_matrix(kernel, x.double() - x.double().mean(0), theta.vector)
+    index = torch.stack([torch.arange(67), torch.arange(119, 52, -1), torch.randperm(120, generator=seeded())[:67]])
+    before = operator.entries_evaluated
+    found = operator.blocks(index.to(DEVICE)).cpu()
+    assert found.dtype == torch.float64 and operator.entries_evaluated - before == 3 * 67**2
+    truth = torch.stack([H[rows][:, rows] for rows in index])
+    assert float((found - truth).abs().max()) < 3e-11
+
+
+def test_rows_have_their_own_noise() -> None:
+    x = toy(40, 2)[0]
+    rows = RowNoise(torch.linspace(1.0, 3.0, 40).double().to(DEVICE), torch.linspace(0.0, 0.2, 40).double().to(DEVICE))
+    theta = theta_of(2)
+    operator = FusedOperator(x.to(DEVICE), get_kernel("rbf"), theta, rows=rows)
+    index = torch.tensor([[3, 1, 30], [5, 39, 0]])
+    H = h_matrix("rbf", x, theta.vector)
+    H.diagonal().add_(rows.variances(theta).cpu() - float(theta.noise_scale) ** 2)
+    close(operator.blocks(index.to(DEVICE)), torch.stack([H[one][:, one] for one in index]), 1e-12)
+
+
+@pytest.mark.parametrize("b", [1, 63, 64, 65, 160, pytest.param(513, marks=SLOW)])
+def test_factors_of_inverses(b: int) -> None:
+    A = torch.randn(3, b, b, dtype=torch.float64, generator=seeded()).to(DEVICE)
+    A = A @ A.mT + torch.eye(b, dtype=torch.float64, device=DEVICE)
+    X, failed = inverse_factors(A, by_triton=True)
+    assert not failed and torch.allclose(X, inverse_factors(A)[0], rtol=1e-9, atol=1e-11)
+    assert torch.equal(X, X.tril())
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0, torch.nan])
+@pytest.mark.parametrize(("b", "row"), [(5, 0), (5, 4), (70, 3), (70, 69)])
+def test_a_matrix_without_a_factor_is_told(b: int, row: int, value: float) -> None:
+    """Whichever of its rows shows it, in one of several."""
+    A = torch.eye(b, dtype=torch.float64, device=DEVICE).repeat(2, 1, 1)
+    A[1, row, row] = value
+    assert inverse_factors(A, by_triton=True)[1]
+
+
+def test_a_solve_by_them_is_exact() -> None:
+    x = toy(150, 3)[0].float()
+    theta = Hyperparameters(0.1, 1.0, [0.8, 1.0, 2.0])
+    operator = FusedOperator(x.to(DEVICE), get_kernel("matern32"), theta)
+    b = torch.randn(150, 3, generator=seeded())
+    found = RecombinedProjections(40, together=2).solve(
+        operator, b.to(DEVICE), rule=StoppingRule(1e-4), generator=seeded()
+    )
+    assert found.converged
+    close(found.solution, torch.linalg.solve(h_matrix("matern32", x.double(), theta.vector), b.double()), 1e-3)
