@@ -22,6 +22,7 @@ from warmgp.training.limits import Limits
 from warmgp.training.local_start import local_start
 from warmgp.training.near_likelihood import near_start
 from warmgp.training.problem import Problem
+from warmgp.training.rehearsal import compiled_ahead
 from warmgp.training.state import Callback, TrainingOptions, TrainingState
 from warmgp.training.step import initial_state
 
@@ -125,8 +126,27 @@ def begin(
     """Returns the state before the first step; its ``elapsed`` has the seconds of a start on part of the data.
 
     The problem's own θ is where a start from ones, or on a sample, begins; it also says how many length scales there
-    are. ``given`` replaces it. ``chosen`` is where the choice of a kernel ended, if there was one.
+    are. ``given`` replaces it. ``chosen`` is where the choice of a kernel ended, if there was one. A GPU's kernels are
+    compiled meanwhile.
     """
+    with compiled_ahead(problem, options) as compile_at:
+        compile_at(problem.operator.theta)
+        state = _begun(plan, options, problem, given, generator=generator, verbose=verbose, chosen=chosen)
+        compile_at(state.theta)
+    return state
+
+
+def _begun(
+    plan: Plan,
+    options: TrainingOptions,
+    problem: Problem,
+    given: Hyperparameters | None,
+    *,
+    generator: torch.Generator,
+    verbose: bool,
+    chosen: Hyperparameters | None,
+) -> TrainingState:
+    """Returns what :func:`begin` does."""
     operator, lengths = problem.operator, problem.operator.theta.length_scales.numel()
     if given is not None:
         own = given.length_scales.expand(lengths)  # one given serves all inputs

@@ -62,6 +62,11 @@ class Solver(ABC):
         """
         return 0.0
 
+    def rehearse(self, operator: KernelOperator, V: Tensor) -> None:
+        """Asks the operator for what a solve will, with V of (n, 1 + s) that holds anything, so that what is to be
+        compiled for it is compiled. Override it to add what else a solver asks for."""
+        operator.residual(V, V)
+
     # -- its state ---------------------------------------------------------------------------------------------------
     def carry(self, state: Any) -> Any:
         """Returns what the next θ may keep of a state. Override it to let go of what belongs to one H alone."""

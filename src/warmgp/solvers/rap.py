@@ -36,7 +36,7 @@ from warmgp.solvers.partitions import Attempt, Partition, check_factors, inverte
 from warmgp.solvers.progress import Patience, Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule
 from warmgp.solvers.sums import add_up, rounded
-from warmgp.solvers.triangular import solve_with_factor
+from warmgp.solvers.triangular import inverse_factors, solve_with_factor
 
 ROWS_AT_ONCE = 2**18
 """Rows of two arrays that are multiplied at once for a sum over all rows: their product takes memory."""
@@ -113,6 +113,12 @@ class RecombinedProjections(Solver):
             return self._swept(progress, sweeps, rule)
         finally:
             sweeps.end()
+
+    def rehearse(self, operator: KernelOperator, V: Tensor) -> None:
+        super().rehearse(operator, V)
+        rows = torch.arange(partition_shape(operator.n, self.block_size)[1], device=operator.device)
+        inverse_factors(operator.blocks(rows[None]), by_triton=operator.uses_triton)
+        operator.subtract_columns_at(V, rows, V[rows])
 
     def _swept(self, progress: Progress, sweeps: _Sweeps, rule: StoppingRule) -> SolveResult:
         """Sweeps until the rule or the progress says that it is enough."""

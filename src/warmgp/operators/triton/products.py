@@ -91,7 +91,7 @@ def store_result(
             tl.store(SUMS + rows, squares, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["m", "last", "n_columns"])  # any number of points has one kernel
 def product(
     AH, AL, BH, BL, XA, XB, a_stride, b_stride, VH, VL, VY, FIRST,
     SUMS, OUT, BITS, V, INDEX, c, first, used, factor, noise, m, last, n_columns, columns_per_split, width,
