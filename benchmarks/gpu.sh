@@ -16,7 +16,7 @@ tests tests/operators/test_fused.py -k "products and not odd" > "$logs/2" 2>&1 &
 tests tests/operators/test_fused.py -k "odd or float64 or tiles" > "$logs/3" 2>&1 & third=$!
 tests tests/operators/test_fused.py -k "not (products or odd or float64 or tiles)" > "$logs/4" 2>&1 & fourth=$!
 tests tests/operators/test_fused_distances.py tests/operators/test_falling.py tests/operators/test_centred.py tests/solvers/test_sums.py > "$logs/5" 2>&1 & fifth=$!
-tests tests/operators/test_fused_gradient64.py > "$logs/6" 2>&1 & sixth=$!
+tests tests/operators/test_fused_gradient64.py tests/operators/test_fused_blocks.py tests/training/test_rehearsal.py > "$logs/6" 2>&1 & sixth=$!
 for test in $first $second $third $fourth $fifth $sixth; do wait "$test" || { echo "FAILED: tests"; failed=1; }; done
 tail -n 25 "$logs"/*
 limit=150 run python -m benchmarks.matmul --out "$out/matmul-h200.json"

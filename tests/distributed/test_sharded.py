@@ -33,7 +33,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     TABLE[:50].to_parquet(path / "1.parquet", row_group_size=10)
     TABLE[50:].to_parquet(path / "2.parquet", row_group_size=10)
     jobs = {
-        "solutions": (False,),
+        "solutions": (False, 300),
         "traffic": (SIZES,),
         "other_data": (),
         "parquet": (str(path),),
@@ -55,6 +55,7 @@ def check(every: list[dict[str, torch.Tensor]], alone: dict[str, torch.Tensor]) 
             assert torch.equal(found[name], every[0][name]), f"rank {rank}, {name}: other bits than rank 0"
 
 
+@pytest.mark.whole
 def test_three_processes_find_what_one_does() -> None:
     """After a fixed number of iterations, for every solver, estimator, kernel, operator and precision, also with
     weights; arrays are gathered in panels."""

@@ -83,13 +83,13 @@ def team_operator(team: Team | None, *arguments: Any, **options: Any) -> tuple[K
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
 def solutions(team: Team | None, everything: bool, panel: int = processes.PANEL) -> dict[str, Tensor]:
-    """Returns solutions after a fixed number of iterations, and gradients, of what is compared: all solvers in float64
-    with one kernel, or ``everything``. Arrays are gathered in panels of so many numbers."""
+    """Returns solutions after a fixed number of iterations, and gradients, of what is compared: all solvers in both
+    precisions with one kernel, or ``everything``. Arrays are gathered in panels of so many numbers."""
     found = {}
     processes.PANEL = panel
     for kernel in ("rbf", "matern12", "matern32", "matern52") if everything else ("matern32",):
         for kind in ("dense", "chunked") if kernel == "matern32" and everything else ("chunked",):
-            for dtype in (torch.float32, torch.float64) if kind == "chunked" and everything else (torch.float64,):
+            for dtype in (torch.float32, torch.float64) if kind == "chunked" else (torch.float64,):
                 operator, b = team_operator(team, kind, kernel, dtype)
                 weighted, _ = team_operator(team, kind, kernel, dtype, weighted=True)
                 name = f"{kernel} {kind} {dtype}"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fused_tools import DEVICE, SLOW, close, theta_of
-from gp_truth import h_matrix, toy
+from gp_truth import h_matrix, kernel_matrix, toy
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, get_kernel
 from warmgp.operators import has_triton
@@ -17,6 +17,7 @@ from warmgp.solvers.triangular import inverse_factors
 if not has_triton():
     pytest.skip("Triton 3.5 comes with torch 2.9 for CUDA on Linux; its operators need it", allow_module_level=True)
 
+from warmgp.operators.triton import entries
 from warmgp.operators.triton.fused import FusedOperator
 
 
@@ -39,7 +40,7 @@ def test_blocks_are_those_of_h(kernel: str, dtype: torch.dtype, d: int) -> None:
     found = operator.blocks(index.to(DEVICE)).cpu()
     assert found.dtype == torch.float64 and operator.entries_evaluated - before == 3 * 67**2
     truth = torch.stack([H[rows][:, rows] for rows in index])
-    assert float((found - truth).abs().max()) < 3e-11
+    assert float((found - truth).abs().max()) < 1e-12
 
 
 def test_rows_have_their_own_noise() -> None:
@@ -60,6 +61,25 @@ def test_factors_of_inverses(b: int) -> None:
     X, failed = inverse_factors(A, by_triton=True)
     assert not failed and torch.allclose(X, inverse_factors(A)[0], rtol=1e-9, atol=1e-11)
     assert torch.equal(X, X.tril())
+    assert torch.equal(inverse_factors(A.mT.contiguous().mT, by_triton=True)[0], X)  # stored by columns
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_groups_of_points_that_nearly_coincide_far_from_zero(kernel: str) -> None:
+    """Distances are differences, however many inputs there are."""
+    x = 1000.0 + 1e-6 * torch.randn(6, 20, dtype=torch.float64, generator=seeded())
+    theta = theta_of(20)
+    found = FusedOperator(x.to(DEVICE), get_kernel(kernel), theta).group_kernels(torch.arange(6)[None].to(DEVICE))
+    truth = kernel_matrix(kernel, x - x[5], x - x[5], theta.signal_scale, theta.length_scales)
+    assert float((found[0].cpu() - truth).abs().max()) < 1e-13
+
+
+def test_more_groups_than_addresses_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, theta = toy(40, 3)[0], theta_of(3)
+    operator, index = FusedOperator(x.to(DEVICE), get_kernel("rbf"), theta), torch.randperm(40).view(5, 8).to(DEVICE)
+    whole = operator.blocks(index)
+    monkeypatch.setattr(entries, "ADDRESSES", 2 * 8 * 128)
+    assert torch.equal(operator.blocks(index), whole)
 
 
 @pytest.mark.parametrize("value", [-1.0, 0.0, torch.nan])

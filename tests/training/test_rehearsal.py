@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import threading
 from typing import Any
 
 import pytest
@@ -9,12 +11,15 @@ import torch
 
 from fused_tools import DEVICE, columns, theta_of
 from gp_truth import toy
-from warmgp import ConjugateGradients, Pathwise, RecombinedProjections, Solver
+from warmgp import Cholesky, ConjugateGradients, GPRegressor, Pathwise, RecombinedProjections, Solver
+from warmgp.estimator import start
+from warmgp.gradient import Exact, GradientEstimator, Standard
 from warmgp.kernels import get_kernel
 from warmgp.operators import ChunkedOperator, has_triton
 from warmgp.solvers import StoppingRule
+from warmgp.training import rehearsal
 from warmgp.training.problem import Problem
-from warmgp.training.rehearsal import _rehearse, compiled_ahead
+from warmgp.training.rehearsal import ask, rehearse
 from warmgp.training.state import TrainingOptions
 
 if not has_triton():
@@ -25,50 +30,106 @@ from warmgp.operators.triton.fused import FusedOperator
 
 
 def asked(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> tuple[Any, ...]:
-    """What a kernel is compiled for, but for the alignment of its arguments."""
-    kinds = tuple(one.dtype if isinstance(one, torch.Tensor) else type(one) for one in arguments)
+    """What Triton compiles a kernel for: types, whether integers are 1 or divisible by 16, and constants."""
+    options_of = kernel.kwargs if hasattr(kernel, "kwargs") else {"do_not_specialize": kernel.do_not_specialize}
+    free = options_of.get("do_not_specialize") or ()
+    kinds = []
+    for name, one in zip(inspect.signature(kernel.fn).parameters, arguments, strict=False):
+        if isinstance(one, torch.Tensor):
+            kinds.append(one.dtype)
+        elif isinstance(one, int) and name not in free:
+            kinds.append((one == 1, one % 16 == 0))
+        else:
+            kinds.append(type(one))
     return (kernel.fn.__name__, *kinds, *sorted((name, str(value)) for name, value in options.items()))
 
 
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
+    """What is compiled instead of started."""
+    found: set[Any] = set()
+    monkeypatch.setattr(launch, "compile_kernel", lambda *a, **o: found.add(asked(*a, **o)))
+    return found
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> set[Any]:
+    """What is started."""
+    found: set[Any] = set()
+    real = launch.start_kernel
+
+    def start(*arguments: Any, **options: Any) -> None:
+        found.add(asked(*arguments, **options))
+        real(*arguments, **options)
+
+    monkeypatch.setattr(launch, "start_kernel", start)
+    return found
+
+
+@pytest.mark.parametrize("gradient", [Pathwise(16, 32), Standard(16)])
 @pytest.mark.parametrize("solver", [RecombinedProjections(64, together=1), ConjugateGradients()])
 @pytest.mark.parametrize(("kernel", "d"), [("matern12", 2), ("matern32", 5)])
 def test_all_that_a_step_starts_was_compiled_before(
-    solver: Solver, kernel: str, d: int, monkeypatch: pytest.MonkeyPatch
+    solver: Solver, gradient: GradientEstimator, kernel: str, d: int, compiled: set[Any], started: set[Any]
 ) -> None:
-    """Of the solve and its gradient, and of predictions. Nothing is started before that."""
-    x = toy(130, d)[0].float().to(DEVICE)
+    """Of the solve and its gradient, and of predictions of any number of points. Nothing is started before that."""
+    n, q = 130, 17
+    x = toy(n, d)[0].float().to(DEVICE)
     operator = FusedOperator(x, get_kernel(kernel), theta_of(d))
-    options = TrainingOptions(solver, Pathwise(16, 32))
-    compiled: set[Any] = set()
-    started: set[Any] = set()
-    real = launch.start_kernel
-    monkeypatch.setattr(launch, "compile_kernel", lambda *a, **o: compiled.add(asked(*a, **o)))
-    monkeypatch.setattr(launch, "start_kernel", lambda *a, **o: (started.add(asked(*a, **o)), real(*a, **o))[1])
-    _rehearse(Problem(operator, columns(130, 1)[:, 0].to(DEVICE)), options, operator.theta)
+    y = columns(n, 1)[:, 0].to(DEVICE)
+    launch.compile_ahead(lambda: ask(Problem(operator, y), TrainingOptions(solver, gradient), operator.theta))
     assert compiled and not started
-    V = columns(130, 17).to(DEVICE)
-    found = solver.solve(operator, V, rule=StoppingRule(1e-3, 3.0), generator=torch.Generator().manual_seed(0))
-    operator.quadratic_gradient(found.solution, found.solution, torch.ones(17))
-    operator.cross_matmul(x[:50] + 0.1, found.solution)
+    V, generator = columns(n, q).to(DEVICE), torch.Generator().manual_seed(0)
+    found = solver.solve(operator, V, rule=StoppingRule(1e-3, 3.0), generator=generator)
+    gradient.gradient(operator, found, V)
+    for points in (50, 16, 1):
+        operator.cross_matmul(x[:points] + 0.1, found.solution)
     assert started - compiled == set()
 
 
-def test_a_rehearsal_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gradient", [Pathwise(16, 32), Standard(16), Exact()])
+def test_what_torch_makes_is_not_rehearsed(gradient: GradientEstimator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matérn-1/2 in float64 has its gradients by torch, which would really make them: n² operations."""
+    monkeypatch.setattr(ChunkedOperator, "quadratic_gradient", None)
+    operator = FusedOperator(toy(40, 2)[0].to(DEVICE), get_kernel("matern12"), theta_of(2))
+    problem = Problem(operator, columns(40, 1)[:, 0].double().to(DEVICE))
+    solver = Cholesky() if gradient.needs_factor else ConjugateGradients()
+    launch.compile_ahead(lambda: ask(problem, TrainingOptions(solver, gradient), operator.theta))
+
+
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_whatever_ends_a_rehearsal_ends_it(error: type[BaseException], compiled: set[Any]) -> None:
+    """Kernels are started again, and another rehearsal can begin."""
     operator = FusedOperator(toy(20, 2)[0].float().to(DEVICE), get_kernel("rbf"), theta_of(2))
     V = columns(20, 3).to(DEVICE)
     truth = operator.matmul(V)
-    with pytest.raises(KeyError), launch.rehearsal():
-        raise KeyError
-    assert torch.equal(operator.matmul(V), truth)
+
+    def fails() -> None:
+        operator.matmul(V)
+        raise error
+
+    for _ in range(2):
+        with pytest.raises(error):
+            launch.compile_ahead(fails)
+        assert compiled
+        assert torch.equal(operator.matmul(V), truth)
 
 
-def test_where_nothing_is_compiled_there_is_no_rehearsal() -> None:
+def test_where_nothing_is_compiled_there_is_no_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "ask", None)
     x = toy(20, 2)[0]
     problem = Problem(ChunkedOperator(x, get_kernel("rbf"), theta_of(2)), columns(20, 1)[:, 0].double())
-    before = problem.operator.entries_evaluated
-    with compiled_ahead(problem, TrainingOptions(RecombinedProjections(8), Pathwise(4, 32))) as compile_at:
-        compile_at(theta_of(2))
-    assert problem.operator.entries_evaluated == before
+    rehearse(problem, TrainingOptions(RecombinedProjections(8), Pathwise(4, 32)), theta_of(2))
+
+
+def test_a_fit_rehearses_where_it_begins_and_where_its_start_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(start, "rehearse", lambda problem, options, theta: seen.append(theta.vector))
+    x, y = toy(60, 2)
+    model = GPRegressor("matern32", n_steps=0, random_state=0).fit(x.numpy(), y.numpy())
+    assert len(seen) == 2 and torch.equal(seen[1], model.hyperparameters_.vector)
+    given = GPRegressor("matern32", n_steps=0, init=model.hyperparameters_).fit(x.numpy(), y.numpy())
+    assert torch.allclose(seen[2], given.hyperparameters_.vector)
 
 
 @pytest.mark.gpu
@@ -81,14 +142,12 @@ def test_kernels_are_compiled_side_by_side_and_used(tmp_path: Any, monkeypatch: 
     operator = FusedOperator(x, get_kernel("matern52"), theta_of(7))
     V = columns(300, 17).cuda()
     options = TrainingOptions(RecombinedProjections(64), Pathwise(16, 32))
-    with compiled_ahead(Problem(operator, V[:, 0].contiguous()), options) as compile_at:
-        compile_at(operator.theta)
-        early = operator.matmul(V)  # waits for its own kernel alone
-    compiled: list[str] = []
-    monkeypatch.setattr(
-        knobs.compilation, "listener", lambda **told: None if told["cache_hit"] else compiled.append(told["src"].name)
-    )
+    threads: list[str] = []
+    monkeypatch.setattr(knobs.compilation, "listener", lambda **_: threads.append(threading.current_thread().name))
+    rehearse(Problem(operator, V[:, 0].contiguous()), options, operator.theta)
+    product = operator.matmul(V)  # waits for its own kernels alone
     options.solver.solve(operator, V, rule=StoppingRule(1e-3, 3.0), generator=torch.Generator().manual_seed(0))
     operator.quadratic_gradient(V, V, torch.ones(17))
-    assert compiled == []
-    assert torch.allclose(early.cpu(), ChunkedOperator(x.cpu(), operator.kernel, operator.theta).matmul(V.cpu()), 1e-3)
+    assert threads and threading.main_thread().name not in threads
+    truth = ChunkedOperator(x.cpu(), operator.kernel, operator.theta).matmul(V.cpu())
+    assert torch.allclose(product.cpu(), truth, rtol=1e-3, atol=1e-3)

@@ -22,7 +22,7 @@ from warmgp.training.limits import Limits
 from warmgp.training.local_start import local_start
 from warmgp.training.near_likelihood import near_start
 from warmgp.training.problem import Problem
-from warmgp.training.rehearsal import compiled_ahead
+from warmgp.training.rehearsal import rehearse
 from warmgp.training.state import Callback, TrainingOptions, TrainingState
 from warmgp.training.step import initial_state
 
@@ -123,17 +123,17 @@ def begin(
     verbose: bool = False,
     chosen: Hyperparameters | None = None,
 ) -> TrainingState:
-    """Returns the state before the first step; its ``elapsed`` has the seconds of a start on part of the data.
+    """Returns the state before the first step; its ``elapsed`` has the seconds that it took.
 
     The problem's own θ is where a start from ones, or on a sample, begins; it also says how many length scales there
     are. ``given`` replaces it. ``chosen`` is where the choice of a kernel ended, if there was one. A GPU's kernels are
     compiled meanwhile.
     """
-    with compiled_ahead(problem, options) as compile_at:
-        compile_at(problem.operator.theta)
-        state = _begun(plan, options, problem, given, generator=generator, verbose=verbose, chosen=chosen)
-        compile_at(state.theta)
-    return state
+    began = time.perf_counter()
+    rehearse(problem, options, given or chosen or problem.operator.theta)
+    state = _begun(plan, options, problem, given, generator=generator, verbose=verbose, chosen=chosen)
+    rehearse(problem, options, state.theta)
+    return replace(state, elapsed=time.perf_counter() - began)
 
 
 def _begun(
@@ -188,7 +188,7 @@ def _begun(
                 learn_noise=options.learn_noise, noise=noise, callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
-    return replace(state, elapsed=time.perf_counter() - began)
+    return state
 
 
 def _on_sample(

@@ -51,6 +51,11 @@ class GradientEstimator(ABC):
         """Returns L(θ) where the estimator knows it; None where it does not."""
         return None
 
+    def rehearse(self, operator: KernelOperator, V: Tensor) -> None:
+        """Asks the operator for what a gradient will, with V of (n, q + s) that holds anything, where that is compiled
+        first (``operator.fuses_gradients``): nothing, unless overridden."""
+        return None  # noqa: RET501
+
     # -- its draw ----------------------------------------------------------------------------------------------------
     def in_float64(self, draw: Any) -> Any:
         """Returns the same draw in float64."""

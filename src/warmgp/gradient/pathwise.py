@@ -123,6 +123,10 @@ class Pathwise(GradientEstimator):
         v = result.solution
         return operator.part.quadratic_gradient(v, v, quadratic_weights(self.n_probes, v.shape[1] - self.n_probes))
 
+    def rehearse(self, operator: KernelOperator, V: Tensor) -> None:
+        if operator.fuses_gradients:
+            operator.quadratic_gradient(V, V, quadratic_weights(self.n_probes, V.shape[1] - self.n_probes))
+
     def pack(self, draw: PathwiseDraw | None) -> dict[str, Tensor]:
         if draw is None or draw.functions is None:
             return super().pack(None if draw is None else draw.prior)

@@ -44,6 +44,10 @@ class Standard(GradientEstimator):
         right = torch.cat([v[:, :q], targets[:, q:]], 1)  # [v_y, z]
         return operator.part.quadratic_gradient(v, right, quadratic_weights(self.n_probes, q))
 
+    def rehearse(self, operator: KernelOperator, V: Tensor) -> None:
+        if operator.fuses_gradients:
+            operator.quadratic_gradient(V, V.clone(), quadratic_weights(self.n_probes, V.shape[1] - self.n_probes))
+
     def pack(self, draw: Tensor | None) -> dict[str, Tensor]:
         return {} if draw is None else {"probes": draw}
 

@@ -50,7 +50,7 @@ class KernelOperator(ABC):
         What the noise of each row is made of, on the device of x; by default it is σ² for all.
     """
 
-    uses_triton = False  # whether Triton kernels can run where it does
+    uses_triton = fuses_gradients = False  # whether Triton kernels can run where it does, and make its gradients
 
     def __init__(
         self, x: Tensor, kernel: Kernel, theta: Hyperparameters, *, tile_entries: int | None = None,
@@ -237,6 +237,7 @@ class KernelOperator(ABC):
         which a GPU does many times faster than one after the other."""
         lengths = self.theta.length_scales.to(self.x.device, non_blocking=True)
         z = (self.x[index].double() - self._centre.double()) / lengths  # (k, b, d)
+        self.entries_evaluated += index.numel() * index.shape[1]
         H = self._kernels_within(z, exact=not self.kernel.smooth_at_zero)
         H.diagonal(dim1=1, dim2=2).add_(self.noise.at(index))
         return H
@@ -256,13 +257,12 @@ class KernelOperator(ABC):
 
     def group_kernels(self, groups: Tensor) -> Tensor:
         """Returns K among the points of each row of ``groups`` (p, m), without the noise, (p, m, m) in float64."""
-        lengths = self.theta.length_scales.to(self.device)
-        z = (self.x[groups].double() - self.x[groups[:, -1:]].double()) / lengths  # from the last point of each group
-        return self._kernels_within(z, exact=True)
+        from_last = self.x[groups].double() - self.x[groups[:, -1:]].double()  # (p, m, d)
+        self.entries_evaluated += groups.numel() * groups.shape[1]
+        return self._kernels_within(from_last / self.theta.length_scales.to(self.device), exact=True)
 
     def _kernels_within(self, z: Tensor, *, exact: bool) -> Tensor:
         """Returns s² k among the points of each group, (k, b, b), for z of (k, b, d) near zero, in float64."""
-        self.entries_evaluated += z.shape[0] * z.shape[1] ** 2
         return self.kernel.profile(distances_within(z, exact=exact)).mul_(self.signal_variance)
 
     def kernel_between(self, x_new: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ class Partition:
         if operator.device.type == "cpu":
             factor = factor_or_raise(operator.block_in_float64(rows), "a block of H").to(dtype)
             return lambda residual: solve_with_factor(factor, residual.to(dtype)).to(residual.dtype)
-        factors, wrong = inverse_factors(operator.blocks(rows[None]), by_triton=operator.uses_triton)
+        factors, wrong = inverted(operator, rows[None])
         check_factors(operator, rows[None], wrong)
         factor = factors[0].to(dtype)  # X = L⁻¹
         return lambda residual: (factor.mT @ (factor @ residual.to(dtype))).to(residual.dtype)
@@ -116,10 +116,15 @@ def inverted_blocks(
         index = Partition.draw(operator, block_size, generator).index
         dtype = block_dtype(operator, index.shape[1])
         for some in ranges(len(index), together):
-            factors, wrong = inverse_factors(operator.blocks(index[some]), by_triton=operator.uses_triton)
+            factors, wrong = inverted(operator, index[some])
             factors = factors.to(dtype)
             yield Batch(index[some], factors, wrong)
             del factors  # before the next are made
+
+
+def inverted(operator: KernelOperator, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns X = L⁻¹ of each block L Lᵀ, (k, b, b) in float64 for rows ``index`` (k, b), and whether one has none."""
+    return inverse_factors(operator.blocks(index), by_triton=operator.uses_triton)
 
 
 def check_factors(operator: KernelOperator, index: Tensor, wrong: Tensor) -> None:

@@ -32,11 +32,18 @@ from warmgp.operators.part import Part
 from warmgp.solvers.ahead import Ahead
 from warmgp.solvers.base import Solver
 from warmgp.solvers.graphs import Recorded
-from warmgp.solvers.partitions import Attempt, Partition, check_factors, inverted_blocks, partition_shape
+from warmgp.solvers.partitions import (
+    Attempt,
+    Partition,
+    check_factors,
+    inverted,
+    inverted_blocks,
+    partition_shape,
+)
 from warmgp.solvers.progress import Patience, Progress, Stall
 from warmgp.solvers.result import SolveResult, StoppingRule
 from warmgp.solvers.sums import add_up, rounded
-from warmgp.solvers.triangular import inverse_factors, solve_with_factor
+from warmgp.solvers.triangular import solve_with_factor
 
 ROWS_AT_ONCE = 2**18
 """Rows of two arrays that are multiplied at once for a sum over all rows: their product takes memory."""
@@ -117,7 +124,7 @@ class RecombinedProjections(Solver):
     def rehearse(self, operator: KernelOperator, V: Tensor) -> None:
         super().rehearse(operator, V)
         rows = torch.arange(partition_shape(operator.n, self.block_size)[1], device=operator.device)
-        inverse_factors(operator.blocks(rows[None]), by_triton=operator.uses_triton)
+        inverted(operator, rows[None])
         operator.subtract_columns_at(V, rows, V[rows])
 
     def _swept(self, progress: Progress, sweeps: _Sweeps, rule: StoppingRule) -> SolveResult:

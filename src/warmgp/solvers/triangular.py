@@ -86,6 +86,7 @@ def inverse_factors(A: Tensor, *, by_triton: bool = False) -> tuple[Tensor, Tens
         from warmgp.solvers.triton.small_factors import LEAF, invert_small
 
         small, invert = LEAF, invert_small
+    A = A if A.stride(-1) == 1 else A.contiguous()  # row by row
     X = torch.zeros_like(A, memory_format=torch.contiguous_format)
     failed = torch.zeros(1, dtype=torch.int32, device=A.device)
     _invert_by_halves(A, X, failed, small, invert)

@@ -6,43 +6,43 @@ On a machine that has seen neither the kernel nor the number of inputs, the firs
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+import logging
 
 import torch
 
-from warmgp.gradient.pathwise import quadratic_weights
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.training.problem import Problem
 from warmgp.training.state import TrainingOptions
+
+logger = logging.getLogger(__name__)
 
 PREDICTED = 1_024
 """Points that predictions are rehearsed for."""
 
 
-@contextlib.contextmanager
-def compiled_ahead(problem: Problem, options: TrainingOptions) -> Iterator[Callable[[Hyperparameters], None]]:
-    """Gives a function that has the kernels of a training at θ compiled, beside whatever else its block does; the end
-    of the block waits for them. It does nothing where kernels are not compiled."""
+def rehearse(problem: Problem, options: TrainingOptions, theta: Hyperparameters) -> None:
+    """Begins to compile what steps at θ, the last solve and predictions will start on a GPU, and does not wait for it.
+
+    It asks H for all of that, without an answer. Which kernels are needed depends a little on θ. Where nothing is
+    compiled it does nothing; what fails here is logged, and told where it matters.
+    """
     operator = problem.operator
     if not operator.uses_triton or operator.device.type != "cuda" or not operator.part.alone:
-        yield lambda theta: None
         return
-    from warmgp.operators.triton.launch import compiling_ahead
+    from warmgp.operators.triton.launch import compile_ahead
 
-    with compiling_ahead():
-        yield lambda theta: _rehearse(problem, options, theta)
+    try:
+        compile_ahead(lambda: ask(problem, options, theta))
+    except Exception as error:
+        logger.info("kernels are compiled when they are first started: %s", error)
 
 
-def _rehearse(problem: Problem, options: TrainingOptions, theta: Hyperparameters) -> None:
-    """Asks H at θ for all that steps, the last solve and predictions will, without an answer."""
-    from warmgp.operators.triton.launch import rehearsal
-
+def ask(problem: Problem, options: TrainingOptions, theta: Hyperparameters) -> None:
+    """Asks H at θ for all that a training will."""
     operator = problem.operator.at(theta)  # whose counts of evaluated entries nobody reads
     probes = options.gradient.n_probes or options.n_samples
-    with rehearsal():
-        V = torch.zeros(operator.n, problem.n_targets + probes, dtype=operator.dtype, device=operator.device)
-        options.solver.rehearse(operator, V)
-        if options.n_steps:
-            operator.quadratic_gradient(V, V, quadratic_weights(probes, problem.n_targets))
-        operator.cross_matmul(operator.x[:PREDICTED], V)
+    V = torch.zeros(operator.n, problem.n_targets + probes, dtype=operator.dtype, device=operator.device)
+    options.solver.rehearse(operator, V)
+    if options.n_steps:
+        options.gradient.rehearse(operator, V)
+    operator.cross_matmul(operator.x[:PREDICTED], V)

@@ -53,7 +53,7 @@ def split_columns(
         tl.store(VY + rows, v, mask=rows < n_padded)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["m", "splits"])
 def combine(
     PARTS, BITS, V, INDEX, c, first, used, factor, noise, OUT, m, width, splits,
     NOISE: tl.constexpr, W: tl.constexpr, BM: tl.constexpr,

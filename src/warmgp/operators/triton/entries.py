@@ -8,9 +8,13 @@ import triton.language as tl
 from torch import Tensor
 
 from warmgp.kernels.base import FusedForm
+from warmgp.operators.indices import ranges
 from warmgp.operators.triton.launch import run_kernel
 from warmgp.operators.triton.parts import add_squares, squares64
 from warmgp.operators.triton.points import Points
+
+ADDRESSES = 2**31 - 2**16
+"""Numbers that 32-bit addresses reach, less those of padding."""
 
 
 @triton.jit
@@ -46,14 +50,21 @@ def kernels_within(form: FusedForm, z: Tensor, signal_variance: float, *, differ
     """
     groups, b, d = z.shape
     out = torch.empty(groups, b, b, dtype=torch.float64, device=z.device)
+    signal = torch.full((1,), signal_variance, dtype=torch.float64, device=z.device)  # an argument would be float32
+    for some in ranges(groups, max(1, ADDRESSES // (b * max(128, d)))):
+        _write(form, z[some], signal, out[some], differences)
+    return out
+
+
+def _write(form: FusedForm, z: Tensor, signal: Tensor, out: Tensor, differences: bool) -> None:
+    """Writes what :func:`kernels_within` returns for groups that 32-bit addresses reach."""
+    groups, b, d = z.shape
     points = Points.prepare(form.alpha * z.reshape(-1, d), d if differences else 0)
     doubles = points.doubles
     rows, squares = (points.lines, points.lines) if doubles is None else (doubles.rows, doubles.squares)  # or nothing
-    signal = torch.full((1,), signal_variance, dtype=torch.float64, device=z.device)  # an argument would be float32
     BM, BN = 32, 64
     run_kernel(
         entries_within, (groups, triton.cdiv(b, BM), triton.cdiv(b, BN)),
         out, points.lines, points.lines.shape[1], rows, squares, signal, b,
         PROFILE=form.profile64, DIM=d, D=0 if doubles is None else rows.shape[1], BM=BM, BN=BN, num_warps=4,
     )  # fmt: skip
-    return out

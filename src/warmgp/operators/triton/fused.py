@@ -80,6 +80,7 @@ class FusedOperator(ChunkedOperator):
         if reason or form is None:
             raise ValueError(f"the fused operator cannot be used here: {reason}: use 'dense' or 'chunked'")
         self._form = form
+        self.fuses_gradients = x.dtype == torch.float32 or form.profile_and_weight64 is not None
         self.tile = tile
         self.exact_distances = exact_distances
         self.falling = falling
@@ -172,16 +173,15 @@ class FusedOperator(ChunkedOperator):
         return out.neg_().add_(self._sum_of(V, entries))
 
     def _kernels_within(self, z: Tensor, *, exact: bool) -> Tensor:
-        self.entries_evaluated += z.shape[0] * z.shape[1] ** 2
         return kernels_within(self._form, z, self.signal_variance, differences=exact or z.shape[2] <= DIFFERENCED64)
 
     def quadratic_gradient(self, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
-        if not self._fuses_gradients:
+        if not self.fuses_gradients:
             return super().quadratic_gradient(A, B, weights)
         return self._gradient_of(self._gradient_sums(A, B, weights))
 
     def cross_gradient(self, rows: slice, columns: slice, A: Tensor, B: Tensor, weights: Tensor) -> Tensor:
-        if not self._fuses_gradients:
+        if not self.fuses_gradients:
             return super().cross_gradient(rows, columns, A, B, weights)
         p, alike = index_size(rows), A is B
         between = -p % TILE  # rows of zeros, so that the columns begin with a tile
@@ -195,10 +195,6 @@ class FusedOperator(ChunkedOperator):
         sums = self._pair_sums(self._points.at(index), A, B, weights, cut=p + between)
         sums[0] = 0.0  # no row is a column, too
         return self._gradient_of(sums)
-
-    @property
-    def _fuses_gradients(self) -> bool:
-        return self.dtype == torch.float32 or self._form.profile_and_weight64 is not None
 
     def _pair_sums(self, points: Points, A: Tensor, B: Tensor, weights: Tensor, cut: int | None = None) -> Tensor:
         """Returns the sums over pairs of points that gradients are made of, (2 + d,), in the order of ``_order``."""

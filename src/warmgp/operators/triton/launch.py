@@ -4,22 +4,24 @@ Triton starts a kernel on the current device of the process, which is the first 
 on another (``device="cuda:1"``) would be read through a foreign address.
 
 A kernel is compiled when it is first started on a machine, for every number of inputs and kernel function anew: half a
-second to two seconds each, one after the other. :func:`compiling_ahead` has them compiled side by side, while something
+second to two seconds each, one after the other. :func:`compile_ahead` has them compiled side by side, while something
 else is done.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
+
+MOST_THREADS = 8
+"""Kernels that are compiled at once, at most."""
 
 _rehearsed: ContextVar[bool] = ContextVar("rehearsed", default=False)
 
@@ -28,7 +30,7 @@ def run_kernel(kernel: Any, grid: tuple[int, ...], data: Tensor, *arguments: Any
     """Starts the kernel with ``data`` as its first argument, on the device of ``data`` and its current stream.
 
     A graph that is being recorded on that device records it. The change of device costs about a microsecond. Within
-    :func:`rehearsal` the kernel is compiled and not started.
+    :func:`compile_ahead` the kernel is compiled and not started.
     """
     act = compile_kernel if _rehearsed.get() else start_kernel
     if not data.is_cuda:
@@ -49,23 +51,19 @@ def compile_kernel(kernel: Any, grid: tuple[int, ...], data: Tensor, *arguments:
         kernel.warmup(data, *arguments, grid=grid, **options)
 
 
-@contextlib.contextmanager
-def rehearsal() -> Iterator[None]:
-    """Keeps kernels from being started within its block, in this thread: they are compiled, and their results are
-    whatever memory holds."""
-    token = _rehearsed.set(True)
+def compile_ahead(calls: Callable[[], None]) -> None:
+    """Makes calls whose kernels are compiled instead of started, side by side in threads of their own, and returns
+    before they are done; what the calls return is whatever memory holds.
+
+    Whoever starts such a kernel later waits for it, and is told there if it does not compile. Triton compiles in
+    threads within a mode that it leaves late, and not at all after an interrupt: here the mode has a context to itself,
+    and is never left.
+    """
+    threads = ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1))
     try:
-        yield
+        alone = Context()
+        alone.run(triton.AsyncCompileMode(threads).__enter__)
+        alone.run(_rehearsed.set, True)
+        alone.run(calls)
     finally:
-        _rehearsed.reset(token)
-
-
-@contextlib.contextmanager
-def compiling_ahead() -> Iterator[None]:
-    """Compiles the kernels that this thread needs within its block side by side in threads of their own, which it waits
-    for at the end of the block, or when one of them is started. What fails to compile says so when it is started."""
-    with (
-        ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads,
-        triton.AsyncCompileMode(threads, ignore_errors=True),
-    ):
-        yield
+        threads.shutdown(wait=False)  # when they are done

@@ -163,7 +163,7 @@ def product(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["m", "last", "n_columns"])
 def product64(
     XA, XB, a_stride, b_stride, ZA, ZB, SA, SB, V, FIRST, OUT, m, last, n_columns, columns_per_split, width,
     SHIFTED: tl.constexpr, PROFILE: tl.constexpr, DIM: tl.constexpr, D: tl.constexpr,
