@@ -9,16 +9,7 @@ mkdir -p "$out"
 export PYTHONPATH=src:.
 failed=0
 run() { echo "== $*"; timeout "$limit" "$@" 2>&1 | tail -n 40; [ "${PIPESTATUS[0]}" -eq 0 ] || { echo "FAILED: $*"; failed=1; }; }
-tests() { timeout 280 python -m pytest --no-cov -q -p no:cacheprovider "$@"; }
-logs=$(mktemp -d)  # compiling takes the time: in six processes
-tests tests/operators/test_gpu.py > "$logs/1" 2>&1 & first=$!
-tests tests/operators/test_fused.py -k "products and not odd" > "$logs/2" 2>&1 & second=$!
-tests tests/operators/test_fused.py -k "odd or float64 or tiles" > "$logs/3" 2>&1 & third=$!
-tests tests/operators/test_fused.py -k "not (products or odd or float64 or tiles)" > "$logs/4" 2>&1 & fourth=$!
-tests tests/operators/test_fused_distances.py tests/operators/test_falling.py tests/operators/test_centred.py tests/solvers/test_sums.py > "$logs/5" 2>&1 & fifth=$!
-tests tests/operators/test_fused_gradient64.py tests/operators/test_fused_blocks.py tests/training/test_rehearsal.py > "$logs/6" 2>&1 & sixth=$!
-for test in $first $second $third $fourth $fifth $sixth; do wait "$test" || { echo "FAILED: tests"; failed=1; }; done
-tail -n 25 "$logs"/*
+limit=400 run python -m benchmarks.gpu_tests --out "$out/gpu-tests-h200.json"
 limit=150 run python -m benchmarks.matmul --out "$out/matmul-h200.json"
 limit=150 run python -m benchmarks.fit pol --methods cg-factor cg-fused ap-fused default gpytorch-default gpytorch-matched exact \
     --factor-after 45 --out "$out/fit-pol-h200.json"
