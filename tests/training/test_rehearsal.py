@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,6 +118,40 @@ def test_whatever_ends_a_rehearsal_ends_it(error: type[BaseException], compiled:
             launch.compile_ahead(fails)
         assert compiled
         assert torch.equal(operator.matmul(V), truth)
+
+
+def test_who_starts_a_kernel_waits_for_what_is_compiled_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, and where that failed the start says why."""
+    seen: list[str] = []
+
+    class Found:
+        def result(self) -> None:
+            seen.append("compiled")
+            raise RuntimeError
+
+    class Kernel:
+        fn = object()
+
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            return lambda *_: seen.append("started")
+
+    monkeypatch.setitem(launch._compiling, Kernel.fn, [Found(), Found()])
+    for _ in range(2):
+        launch.run_kernel(Kernel(), (1,), torch.zeros(1))
+    assert seen == ["compiled", "compiled", "started", "started"]
+
+
+def test_what_is_compiled_ahead_is_not_compiled_again(tmp_path: Path) -> None:
+    """By Triton itself, for a GPU that need not be there. Up to 3.6 it does not know of what is being compiled."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).parents[1] / "kernel_rehearsal.py"), "90"], capture_output=True, text=True,
+        timeout=300, env={**environment, "TRITON_CACHE_DIR": str(tmp_path), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["kernel"] for one in found} >= {"product", "gradient", "combine", "entries_within", "invert_factor"}
+    assert len(found) == 15 and all(one["ahead"] for one in found)
 
 
 def test_where_nothing_is_compiled_there_is_no_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
