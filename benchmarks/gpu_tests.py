@@ -1,9 +1,10 @@
-"""Every test that a GPU runs otherwise than a CPU: the files that name a device or the mark ``gpu``.
+"""Every test that is written for a GPU, or for either device: the files that name one, or the mark ``gpu``.
 
     PYTHONPATH=src:. python -m benchmarks.gpu_tests --out benchmarks/results/gpu-tests-h200.json
 
 Compiling takes the time, so they are cut into three processes for every two cores, neighbours together. The exit status
-says whether each of them passed: a test that was skipped, or never ran, is one that did not.
+says whether each of them passed: a test that was skipped, or never ran, is one that did not, and so is every test of a
+process that was ended.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ def run(names: list[str], processes: int, seconds: float) -> tuple[Counter[str],
                 one.wait(max(0.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 one.kill()
+                one.wait()
+                told.append(f"ended after {seconds:.0f} s: {' '.join(one.args[len(PYTEST) + 1 :])}")
         for log in logs:
             text = log.read_text()
             counts.update(OUTCOME.findall(text))

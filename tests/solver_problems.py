@@ -28,6 +28,7 @@ from warmgp.solvers import (
     StochasticGradientDescent,
     StoppingRule,
 )
+from warmgp.solvers.rap import _Sweeps
 
 KERNELS = ("rbf", "matern12", "matern32", "matern52")
 
@@ -53,6 +54,16 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+def by_inverses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets recombined projections take the form for a GPU in the place of that for a CPU."""
+
+    def sweep(self: _Sweeps, count: int) -> int:
+        self._by_inverses(count, last=False)
+        return count
+
+    monkeypatch.setattr(_Sweeps, "_by_factors", sweep)
 
 
 # -- operators that keep a record ----------------------------------------------------------------------------------

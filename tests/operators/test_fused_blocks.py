@@ -7,6 +7,7 @@ import torch
 
 from fused_tools import DEVICE, SLOW, close, theta_of
 from gp_truth import h_matrix, kernel_matrix, toy
+from solver_problems import by_inverses
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, get_kernel
 from warmgp.operators import has_triton
@@ -91,7 +92,8 @@ def test_a_matrix_without_a_factor_is_told(b: int, row: int, value: float) -> No
     assert inverse_factors(A, by_triton=True)[1]
 
 
-def test_a_solve_by_them_is_exact() -> None:
+def test_a_solve_by_them_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_inverses(monkeypatch)
     x = toy(150, 3)[0].float()
     theta = Hyperparameters(0.1, 1.0, [0.8, 1.0, 2.0])
     operator = FusedOperator(x.to(DEVICE), get_kernel("matern32"), theta)

@@ -167,8 +167,8 @@ def test_waits_count_for_several_and_not_for_one(clock: SimpleNamespace) -> None
 
 
 def test_threads_that_begin_on_one_core_are_worth_it(clock: SimpleNamespace) -> None:
-    """The first stretch of an idle machine may take twice as long; one that always does is of a busy machine."""
-    several, slow = [0], [300]
+    """The first stretch of an idle machine may take a little too long; where all do the machine is busy."""
+    several, slow = [0], [280]
 
     def work() -> None:
         together = torch.get_num_threads() > 1
@@ -192,7 +192,7 @@ def test_the_measurement_itself_is_short_and_leaves_nothing() -> None:
     threads._measured(2, -1)  # makes the threads
     began = time.perf_counter()
     assert threads._measured(2, -2) in (1, 2)
-    assert time.perf_counter() - began < 1.0 and torch.get_num_threads() == 2  # 0.03 s, on a busy machine up to 0.3
+    assert time.perf_counter() - began < 1.0 and torch.get_num_threads() == 2  # 0.03 s, on a busy machine up to 0.2
 
 
 # -- in a plan -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from solver_problems import make_problem, one_thread, solve  # noqa: F401
+from solver_problems import by_inverses, make_problem, one_thread, solve  # noqa: F401
 from warmgp import AlternatingProjections, GPRegressor, RecombinedProjections, StoppingRule
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import get_kernel
@@ -17,7 +17,7 @@ from warmgp.operators.near_order import even_ends, near_order
 from warmgp.solvers import partitions, rap
 from warmgp.solvers.partitions import Partition, partition_shape
 from warmgp.solvers.progress import Progress
-from warmgp.solvers.rap import _best_combination, _Sweeps
+from warmgp.solvers.rap import _best_combination
 from warmgp.solvers.triangular import inverse_factors
 
 
@@ -30,12 +30,6 @@ def spread(n: int = 400, noise: float = 0.05) -> tuple[DenseOperator, torch.Tens
     x = torch.randn(n, 4, dtype=torch.float64, generator=seeded(1))
     H = DenseOperator(x, get_kernel("matern32"), Hyperparameters(noise, 1.0, [1.0] * 4))
     return H, torch.randn(n, 3, dtype=torch.float64, generator=seeded(2))
-
-
-def by_inverses(self: _Sweeps, count: int) -> int:
-    """The form for a GPU, in the place of that for a CPU."""
-    self._by_inverses(count, last=False)
-    return count
 
 
 # -- recombining -----------------------------------------------------------------------------------------------------
@@ -184,7 +178,7 @@ def test_blocks_by_inverses_are_those_by_factors(together: int, monkeypatch: pyt
     H, b = spread(130)
     solver, rule = RecombinedProjections(40, together=together), StoppingRule(1e-8, 5.4)
     by_factor = solver.solve(H, b, rule=rule, generator=seeded())
-    monkeypatch.setattr(_Sweeps, "_by_factors", by_inverses)
+    by_inverses(monkeypatch)
     by_inverse = solver.solve(H, b, rule=rule, generator=seeded())
     assert by_inverse.iterations == by_factor.iterations
     assert torch.allclose(by_inverse.solution, by_factor.solution, rtol=1e-7)
@@ -193,7 +187,7 @@ def test_blocks_by_inverses_are_those_by_factors(together: int, monkeypatch: pyt
 def test_blocks_by_inverses_at_hardly_any_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal of 8,000 times the noise and long length scales: put together by halves, no block of 512 had an inverse,
     and the solve ended where it began."""
-    monkeypatch.setattr(_Sweeps, "_by_factors", by_inverses)
+    by_inverses(monkeypatch)
     x = torch.randn(1500, 4, dtype=torch.float64, generator=seeded())
     H = DenseOperator(x, get_kernel("matern52"), Hyperparameters(0.006, 50.0, [15.0, 50.0, 20.0, 3000.0]))
     b = torch.stack([torch.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2], x[:, 0].cos()], 1)
@@ -203,7 +197,7 @@ def test_blocks_by_inverses_at_hardly_any_noise(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_block_without_a_factor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever made its factor fail, a solve does not go on with numbers that are none."""
-    monkeypatch.setattr(_Sweeps, "_by_factors", by_inverses)
+    by_inverses(monkeypatch)
     monkeypatch.setattr(
         partitions, "inverse_factors", lambda A, **_: (torch.full_like(A, torch.nan), torch.tensor(True))
     )

@@ -146,7 +146,7 @@ def _begun(
     verbose: bool,
     chosen: Hyperparameters | None,
 ) -> TrainingState:
-    """Returns what :func:`begin` does."""
+    """Returns what :func:`begin` does, but for the seconds that it took."""
     operator, lengths = problem.operator, problem.operator.theta.length_scales.numel()
     if given is not None:
         own = given.length_scales.expand(lengths)  # one given serves all inputs

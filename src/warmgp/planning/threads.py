@@ -34,11 +34,11 @@ TURNS, TURN, STRETCH = 3, 0.002, 0.02
 """How often one thread is timed, for how many seconds, and the seconds that each of several works in one stretch if
 none has to wait. That is long beside the slices of time, 3 to 4 ms, that programs on one core get in turn."""
 
-STRETCHES = 3
-"""The most stretches of several threads, of which the best counts. After work by one thread they may begin on one core:
-the first stretch took 0.033 instead of 0.023 s on an idle machine of two cores, where a few plans were made for one
-thread and a time limit left 60,000 rows instead of 84,000. Beside a program of two threads none of sixty took less than
-0.041 s."""
+STRETCHES, NEARLY = 3, 0.8
+"""The most stretches of several threads, and the share of a stretch that has to be done in time for another try. After
+work by one thread several may begin on one core: the first stretch took 0.033 instead of 0.023 s on an idle machine of
+two cores, with 0.032 allowed, and a time limit left 60,000 rows instead of 89,000. Beside a program of two threads none
+of sixty took less than 0.041 s."""
 
 CLEARLY, SHARE = 0.8, 2.5
 """Several threads are worth it where they take at most ``CLEARLY`` of the time of one, and at most ``SHARE`` times as
@@ -109,17 +109,20 @@ def _measured(allowed: int, when: int) -> int:
 
 
 def worth_it(threads: int, work: Callable[[], object]) -> bool:
-    """Says whether the work goes clearly faster with so many threads than with one, in 30 milliseconds, or a hundred
-    where it does not.
+    """Says whether the work goes clearly faster with so many threads than with one, in some 30 milliseconds, or up to
+    a hundred where it nearly does.
 
     The best counts, of one thread because it may have had to wait, too.
     """
     one = min(seconds / calls for calls, seconds in (repeated(work, 1, TURN) for _ in range(TURNS)))
-    limit = STRETCH * min(CLEARLY * threads, SHARE)
+    limit, calls = STRETCH * min(CLEARLY * threads, SHARE), STRETCH * threads / one
     with limited_threads(threads):
         work()  # makes the threads
-    calls = STRETCH * threads / one
-    return any(repeated(work, threads, limit, calls=calls)[1] <= limit for _ in range(STRETCHES))
+    for _ in range(STRETCHES):
+        done, took = repeated(work, threads, limit, calls=calls)
+        if took <= limit or done < NEARLY * calls:
+            return took <= limit
+    return False
 
 
 def repeated(work: Callable[[], object], threads: int, seconds: float, calls: float = math.inf) -> tuple[int, float]:

@@ -15,8 +15,8 @@ from warmgp.planning.request import Request
 
 PLANNED_SHARE = 0.92
 """The share of a time limit that a plan should take by its estimate: fits of 120 and 300 s on two cores took 0.96 to
-1.1 of theirs, the most on a machine that had to find its memory first (1 s a gigabyte). One that takes more than
-``SOLVED_SHARE`` is cut before it has converged."""
+1.1 of theirs, the most where the machine became slower after its rates were measured (and one 0.78, where it became
+faster). One that takes more than ``SOLVED_SHARE`` is cut before it has converged."""
 
 SOLVED_SHARE = 0.95
 """The share of a time limit at which a solve ends, done or not: what is left is for what follows it, its checks."""

@@ -23,8 +23,9 @@ PREDICTED = 1_024
 def rehearse(problem: Problem, options: TrainingOptions, theta: Hyperparameters) -> None:
     """Begins to compile what steps at θ, the last solve and predictions will start on a GPU, and does not wait for it.
 
-    It asks H for all of that, without an answer. Which kernels are needed depends a little on θ. Where nothing is
-    compiled it does nothing; what fails here is logged, and told where it matters.
+    It asks H for all of that, without an answer, in the precision that training begins in: what float64 takes over
+    later is compiled then. Which kernels are needed depends a little on θ. Where nothing is compiled it does nothing,
+    nor in one of several processes; what fails here is logged, and told where it matters.
     """
     operator = problem.operator
     if not operator.uses_triton or operator.device.type != "cuda" or not operator.part.alone:
@@ -38,7 +39,7 @@ def rehearse(problem: Problem, options: TrainingOptions, theta: Hyperparameters)
 
 
 def ask(problem: Problem, options: TrainingOptions, theta: Hyperparameters) -> None:
-    """Asks H at θ for all that a training will."""
+    """Asks H at θ for what a training in its precision will."""
     operator = problem.operator.at(theta)  # whose counts of evaluated entries nobody reads
     probes = options.gradient.n_probes or options.n_samples
     V = torch.zeros(operator.n, problem.n_targets + probes, dtype=operator.dtype, device=operator.device)

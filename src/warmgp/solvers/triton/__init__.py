@@ -1,4 +1,5 @@
-"""An iteration of alternating projections on a CUDA device: its Triton kernels, and the matrices they read.
+"""What solvers do on a CUDA device beside products: Triton kernels, and the matrices they read.
 
-``packed`` is plain torch; ``steps`` needs Triton and is imported only where it is asked for.
+``steps`` is an iteration of alternating projections, ``packed`` its inverses, in plain torch; ``small_factors`` inverts
+the factors of many small matrices. What needs Triton is imported only where it is asked for.
 """
