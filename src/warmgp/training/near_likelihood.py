@@ -33,6 +33,7 @@ from warmgp.operators.conditionals import conditional_densities, conditionals
 from warmgp.operators.near_points import first_stretch, nearest_before
 from warmgp.operators.row_noise import RowNoise
 from warmgp.training.adam import Adam
+from warmgp.training.blas_threads import one_blas_thread
 from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.prior import Prior
 from warmgp.training.state import Callback, StepRecord, TrainingState, record_without_solve
@@ -197,7 +198,8 @@ def climb(
     try:
         bounds = limits.bounds(len(start))
         options = {"maxfun": evaluations, **({} if least_gain is None else {"ftol": least_gain})}
-        minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        with one_blas_thread():
+            minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     except _EnoughError:
         logger.debug("a climb was ended by a callback after %d evaluations", len(history))
     return best
