@@ -24,8 +24,11 @@ def numbers() -> set[int]:
 
 @pytest.fixture(autouse=True)
 def two() -> Iterator[None]:
-    """Every OpenBLAS has two threads."""
-    with ThreadpoolController().select(internal_api="openblas").limit(limits=2):
+    """Every OpenBLAS has two threads, also where another of Python's threads, of another test, has set theirs."""
+    libraries = ThreadpoolController().select(internal_api="openblas")
+    for one in libraries.lib_controllers:
+        getattr(one, "clear_controlling_thread", lambda **_: None)(force=True)
+    with libraries.limit(limits=2):
         if numbers() != {2}:
             pytest.skip("SciPy and numpy come without an OpenBLAS whose threads can be set")
         yield
