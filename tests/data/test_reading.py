@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from warmgp import GPRegressor
 from warmgp.data.categories import as_text, codes_of, levels_of
 from warmgp.data.dates import BadDateError, looks_like_dates, read_dates
 from warmgp.data.input_map import InputMap
@@ -164,3 +165,23 @@ def test_one_bad_cell_is_named_and_a_column_of_text_gets_its_remedy() -> None:
         found = text_problem(X[[column]])
         assert found is not None and found[0] == where and remedy in found[1]
     assert text_problem(np.ones((2, 2))) is None and text_problem([[1.0], [1.0, 2.0]]) is None
+
+
+def test_all_columns_of_text_are_named_at_once_with_one_setting_that_helps() -> None:
+    X = pd.DataFrame(
+        {
+            "id": [f"k{i}" for i in range(6)], "age": range(6), "colour": ["red", "blue"] * 3,
+            "shape": pd.Categorical(["round", "square"] * 3), "when": ["2024-01-01"] * 6,
+        }
+    )  # fmt: skip
+    found = text_problem(X)
+    assert found is not None
+    assert found[0] == ", columns 'id', 'colour', 'shape', 'when', are not numbers"
+    assert "columns={'colour': \"category\", 'shape': \"category\", 'when': \"date\"} ('id': too many" in found[1]
+    said = {"colour": "category", "shape": "category", "when": "date"}
+    model = GPRegressor(columns=said, n_steps=1).fit(X.drop(columns="id"), [1.0, 2.0, 3.0, 4.0, 5.0, 7.0])
+    assert len(model.columns_.things) == 4  # the setting is one that fit takes
+    spoilt = X.assign(age=["0", "1", "?", "3", "4", "5"])  # one bad cell comes first: it is no matter of settings
+    assert ", column 'age', row 2" in text_problem(spoilt)[0]  # type: ignore[index]
+    only = text_problem(X[["id"]])
+    assert only == (", column 'id', is not numbers", "turn it into numbers or leave it out")

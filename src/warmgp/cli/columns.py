@@ -18,10 +18,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from warmgp.cli.tables import CHUNK_ROWS, Table, TableError, quoted
-from warmgp.data.categories import MOST
-from warmgp.data.dates import looks_like_dates
 from warmgp.data.input_map import InputMap, said
-from warmgp.data.reading import not_numbers
+from warmgp.data.reading import could_be, not_numbers
 
 LARGEST = 1e150
 """The largest number that a table may hold: standardisation and distances square it."""
@@ -119,12 +117,10 @@ def _refuse_text(frame: pd.DataFrame, names: Sequence[str], path: Path) -> None:
 
 def _option_for(column: Any) -> str:
     """Returns the option for a column that is not numbers: what its cells can be."""
-    if looks_like_dates(column):
-        return "--date"
-    there = column.dropna()
-    if not len(there) or not isinstance(there.iloc[0], str):
-        return "--drop"
-    return "--category" if there.nunique() <= min(MOST, max(2, len(there) // 2)) else "--keep"
+    kind = could_be(column)
+    if kind:
+        return f"--{kind}"
+    return "--keep" if column.notna().any() and isinstance(column.dropna().iloc[0], str) else "--drop"
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------

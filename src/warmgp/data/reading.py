@@ -142,7 +142,7 @@ def _problem(error: Exception, columns: InputMap, j: int) -> str:
 def text_problem(X: Any) -> tuple[str, str] | None:
     """Returns where X is not numbers and what helps, for an error; None where that is not what is wrong with X.
 
-    One cell among numbers is named by its row; a column without numbers by what could be said of it.
+    One cell among numbers is named by its row; columns without numbers all at once, by what could be said of them.
     """
     try:
         table = X if is_frame(X) else np.asarray(X, dtype=object)
@@ -150,7 +150,7 @@ def text_problem(X: Any) -> tuple[str, str] | None:
         return None
     if not is_frame(X) and table.ndim != 2:
         return None
-    cells = _cells(table)
+    cells, texts = _cells(table), {}
     for name, column in zip(column_names(X, len(cells)), cells, strict=True):
         try:
             np.asarray(column, dtype=np.float64)
@@ -162,14 +162,34 @@ def text_problem(X: Any) -> tuple[str, str] | None:
                 cell = f"{str(np.asarray(column, dtype=object)[row])[:40]!r}"
                 where = f", column {name!r}, row {row}, counted from 0{more}, is {cell}, which is not a number"
                 return where, "correct it or leave the row out"
-            return f", column {name!r}, is not numbers", remedy_for(column, name)
-    return None
+            texts[name] = could_be(column)
+    return _columns_of_text(texts) if texts else None
 
 
-def remedy_for(column: Any, name: str | int) -> str:
-    """Returns what helps for a column that is not numbers: what it can be said to be."""
-    kind = "date" if looks_like_dates(column) else "category"
-    return f'turn it into numbers or leave it out, or say what it is: columns={{{name!r}: "{kind}"}}'
+def could_be(column: Any) -> str | None:
+    """Returns what a column that is not numbers could be said to be, "date" or "category"; None where it has as many
+    different values as an id, or no text at all."""
+    if looks_like_dates(column):
+        return "date"
+    there = pd.Series(np.asarray(column, dtype=object)).dropna()
+    if not len(there) or not isinstance(there.iloc[0], str):
+        return None
+    return "category" if there.nunique() <= min(MOST, max(2, len(there) // 2)) else None
+
+
+def _columns_of_text(texts: dict[str | int, str | None]) -> tuple[str, str]:
+    """Returns which columns are not numbers, and what helps: one setting for all that can be something else."""
+    told = ", ".join(map(repr, texts))
+    one = len(texts) == 1
+    where = f", column {told}, is not numbers" if one else f", columns {told}, are not numbers"
+    kinds = ", ".join(f'{name!r}: "{kind}"' for name, kind in texts.items() if kind)
+    remedy = f"turn {'it' if one else 'them'} into numbers or leave {'it' if one else 'them'} out"
+    if kinds:
+        remedy += f", or say what {'it is' if one else 'they are'}: columns={{{kinds}}}"
+    others = [name for name, kind in texts.items() if not kind]
+    if kinds and others:
+        remedy += f" ({', '.join(map(repr, others))}: too many different values, or no text)"
+    return where, remedy
 
 
 def not_numbers(column: Any) -> NDArray[np.bool_]:
