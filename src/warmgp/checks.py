@@ -47,10 +47,13 @@ def check_learning_rate(value: object, otherwise: str = "") -> None:
         raise ValueError(f"learning_rate must be a positive number{otherwise}, got {value!r}")
 
 
-def check_noise_floor(value: object) -> None:
-    """Raises unless ``value`` is a least noise scale: a finite number of at least zero."""
+def check_noise_floor(value: object, otherwise: str = "") -> None:
+    """Raises unless ``value`` is a least noise scale: a finite number of at least zero.
+
+    ``otherwise`` says what else is accepted there.
+    """
     if not (is_number(value) and math.isfinite(value) and value >= 0):
-        raise ValueError(f"noise_floor must be a number of at least 0, got {value!r}")
+        raise ValueError(f"noise_floor must be a number of at least 0{otherwise}, got {value!r}")
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

@@ -177,6 +177,7 @@ OPTION_ERRORS = {
     "--learning-rate 0": ["--learning-rate", "positive"],
     "--learning-rate inf": ["--learning-rate", "positive", "inf"],
     "--noise-floor -1": ["--noise-floor", "at least 0"],
+    "--noise-floor low": ["--noise-floor", "a number", "auto", "'low'"],
     "--checkpoint-every 0": ["--checkpoint-every", "at least 1"],
     "--seed -1": ["--seed", "-1"],
     "--test-fraction 1.5": ["--test-fraction", "1.5"],

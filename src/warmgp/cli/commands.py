@@ -98,7 +98,7 @@ def fit(
     learning_rate: opt.LearningRate = "auto",
     init: opt.Init = "auto",
     trend: opt.Trend = None,
-    noise_floor: opt.NoiseFloor = 1e-4,
+    noise_floor: opt.NoiseFloor = "auto",
     no_learn_noise: opt.NoNoise = False, robust: opt.Robust = False,
     dtype: opt.Dtype = "auto",
     device: opt.Device = "auto",
@@ -126,11 +126,11 @@ def fit(
         n_probes=n_probes,
         tol=tol,
         init=init,
-        noise_floor=noise_floor, learn_noise=not no_learn_noise, robust=robust,
+        learn_noise=not no_learn_noise, robust=robust,
         dtype=dtype, device=device,
         checkpoint=checkpoint, checkpoint_every=checkpoint_every,
         verbose=not quiet, random_state=seed,
-        **parsed(n_features, max_epochs, n_steps, learning_rate, time_limit, trend),
+        **parsed(n_features, max_epochs, n_steps, learning_rate, noise_floor, time_limit, trend),
     )  # fmt: skip
     check_fit(model, data, out, test_fraction, resume=resume, dry_run=dry_run)
     where, rows = None if dry_run else out, RowColumns(weight_column, noise_column)
@@ -170,7 +170,7 @@ def plan(
         solver=solver,
         device=device,
         random_state=0,
-        **parsed("auto", "auto", n_steps, "auto", time_limit, trend),
+        **parsed("auto", "auto", n_steps, "auto", "auto", time_limit, trend),
     )
     check_fit(model, data, None, None, resume=False, dry_run=True)
     fit_table(model, data, target, None, drop=drop, keep=keep)

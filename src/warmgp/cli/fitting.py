@@ -81,7 +81,13 @@ def trend_asked(option: str, text: str | None) -> str | list[str] | None:
 
 
 def parsed(
-    n_features: str, max_epochs: str, n_steps: str, learning_rate: str, time_limit: str | None, trend: str | None
+    n_features: str,
+    max_epochs: str,
+    n_steps: str,
+    learning_rate: str,
+    noise_floor: str,
+    time_limit: str | None,
+    trend: str | None,
 ) -> dict[str, Any]:
     """Returns the parameters whose options are text that has to be read: numbers or "auto", a time, a trend."""
     return {
@@ -89,6 +95,7 @@ def parsed(
         "max_epochs": number("--max-epochs", max_epochs, float, none=True),
         "n_steps": number("--n-steps", n_steps, int),
         "learning_rate": number("--learning-rate", learning_rate, float),
+        "noise_floor": number("--noise-floor", noise_floor, float),
         "time_limit": seconds("--time-limit", time_limit),
         "trend": trend_asked("--trend", trend),
     }

@@ -21,7 +21,7 @@ from warmgp.data.scaling import Standardizer
 from warmgp.estimator.anisotropy import turned
 from warmgp.estimator.convergence import warn_of_failure, warn_of_solve
 from warmgp.estimator.drift import Update
-from warmgp.estimator.parameters import check_parameters
+from warmgp.estimator.parameters import check_parameters, floor_of
 from warmgp.estimator.patterns import by_pattern, told_of_patterns
 from warmgp.estimator.prepare import TrainingData, plan_and_warn, plan_on, training_data
 from warmgp.estimator.remarks import judged
@@ -45,6 +45,7 @@ from warmgp.posterior import Posterior
 from warmgp.training.limits import Limits
 from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.state import Callback, StepRecord, TrainingOptions
+from warmgp.training.vouched_noise import SHARE
 
 Others = tuple[tuple[TrainingData, Plan, TrainingResult], ...]
 """Targets that are known in rows of their own, with the plan of their solve and what it found."""
@@ -60,7 +61,7 @@ class Fitting:
     ard: bool
     solver_warm_start: bool
     n_probes: int
-    noise_floor: float
+    noise_floor: float | str
     learn_noise: bool
     random_state: Any
     time_limit: float | None
@@ -161,7 +162,7 @@ class Fitting:
         tied, chosen = data.scaler.columns.tied if self.ard else (), None
         lengths = data.x.shape[1] if self.ard else 1
         if state is None and is_chosen(settings):
-            limits = Limits(self.noise_floor, tied=tied, learned=self.learn_noise)
+            limits = Limits(floor_of(self.noise_floor), tied=tied, learned=self.learn_noise)
             choose = partial(with_kernel, plan, settings, data, lengths=lengths, limits=limits, seed=seed)
             plan, chosen = team.decided(choose)
         data = data.drawn(plan.rows, seed)
@@ -267,9 +268,10 @@ class Fitting:
 
     def _options(self, plan: Plan, until: float | None = None) -> TrainingOptions:
         """Returns the plan and the parameters as training takes them, which may last until that moment."""
+        open_ = is_auto(self.noise_floor) and self.learn_noise and plan.settle  # neither noise nor steps are named
         return options_of(
-            plan, warm_start=self.solver_warm_start, noise_floor=self.noise_floor, n_samples=self.n_probes, until=until,
-            learn_noise=self.learn_noise,
+            plan, warm_start=self.solver_warm_start, noise_floor=floor_of(self.noise_floor), n_samples=self.n_probes,
+            until=until, learn_noise=self.learn_noise, vouched_share=SHARE if open_ else 0.0,
         )  # fmt: skip
 
 

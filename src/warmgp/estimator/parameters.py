@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from warmgp.checks import check_count, check_noise_floor
 from warmgp.data.input_map import InputMap, check_columns
 from warmgp.hyperparameters import Hyperparameters
-from warmgp.planning.request import Settings
+from warmgp.planning.request import Settings, is_auto
 
 PLANNED = tuple(field.name for field in dataclasses.fields(Settings))
 """Parameters that a plan depends on, and that :class:`Settings` checks."""
@@ -32,13 +32,23 @@ def check_parameters(values: Mapping[str, Any]) -> Settings:
     callbacks = values["callbacks"]
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise ValueError(f"callbacks must be a sequence of callables, got {callbacks!r}")
-    check_noise_floor(values["noise_floor"])
+    if not is_auto(values["noise_floor"]):
+        check_noise_floor(values["noise_floor"], ' or "auto"')
     check_columns(values["columns"])
     for name, known in (("missing", MISSING), ("unknown_category", UNKNOWN)):
         if not isinstance(values[name], str) or values[name] not in known:
             raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, got {values[name]!r}")
     check_anisotropy(values["anisotropy"], values["ard"])
     return Settings(**{name: values[name] for name in PLANNED})
+
+
+USUAL_FLOOR = 1e-4
+"""The least noise scale of "auto", in standardised units."""
+
+
+def floor_of(noise_floor: float | str) -> float:
+    """Returns the least noise scale that training goes to by this parameter."""
+    return USUAL_FLOOR if isinstance(noise_floor, str) else float(noise_floor)
 
 
 def check_seed(seed: Any) -> None:

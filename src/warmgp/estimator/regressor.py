@@ -76,8 +76,10 @@ class GPRegressor(Fitting, Stored, Predicting, Intervals, InUnits, Insight, Upda
         few inputs ("auto" takes it for up to three, above 2,500 points, with no step after it). "sample" trains on a
         random fifth of the points first (2,000 to 10,000 of them, 5,000 on a CPU); with projections "auto" takes 1,000,
         and then groups of near points; "subset" averages exact fits of neighbourhoods.
-    noise_floor : float
-        The least noise scale, in standardised units.
+    noise_floor : float or "auto"
+        The least noise scale, in standardised units. "auto" is 10⁻⁴ in training; where steps are left open, the model
+        itself then has at least a fifth of the standard deviation to which the best known tenth of rows are known by
+        all others, because a few rows that are there twice are no proof that there is no noise.
     learn_noise : bool
         Whether noise is learned beside what :meth:`fit` is told of it; otherwise its scale stays at ``noise_floor``.
     robust : bool
@@ -210,7 +212,7 @@ class GPRegressor(Fitting, Stored, Predicting, Intervals, InUnits, Insight, Upda
         n_steps: int | str = "auto",
         learning_rate: float | str = "auto",
         init: str | Hyperparameters = "auto",
-        noise_floor: float = 1e-4,
+        noise_floor: float | str = "auto",
         learn_noise: bool = True, robust: bool = False,
         trend: str | Sequence[int | str] | None = None,
         standardize: bool = True,

@@ -18,6 +18,7 @@ from torch import Tensor
 from warmgp.checks import warn_user
 from warmgp.data.outliers import FloatArray, Outliers, outliers, outliers_of
 from warmgp.estimator.convergence import ConvergenceWarning
+from warmgp.estimator.parameters import USUAL_FLOOR, floor_of
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.planning.plan import Plan
 from warmgp.planning.request import is_auto
@@ -44,8 +45,6 @@ steps would add some 0.01. Less is told in the report."""
 
 FAR_WORSE = 0.5
 """Nats a point by which given hyperparameters may be less likely than those of a quick climb."""
-
-USUAL_FLOOR = 1e-4
 
 
 # -- before training -------------------------------------------------------------------------------------------------
@@ -105,10 +104,12 @@ def judged(
     if (told := _misfit(model, plan, points, result)) and not nothing:
         remarks.append(told)
         warn_user(told)
-    if floored := _at_floor(result, y, model.noise_floor):
+    if floored := _at_floor(result, y, floor_of(model.noise_floor)):
         remarks.append(floored[0])
         if floored[1]:
             warn_user(floored[0])
+    if result.noise_found is not None:
+        remarks.append(_raised(result.noise_found, float(result.theta.noise_scale)))
     return reason, tuple(remarks)
 
 
@@ -174,6 +175,15 @@ def _misfit(model: Any, plan: Plan, points: tuple[FloatArray, FloatArray], resul
         f"the hyperparameters that init gives do not fit these data: a quick search finds some under which a point is "
         f"{gain:.2g} nats likelier, so predictions and error bars may be far off. {remedy} "
         '(init="auto", n_steps="auto")'
+    )
+
+
+def _raised(found: float, noise: float) -> str:
+    """Says that the model has more noise than training found, and how to have that."""
+    return (
+        f"the noise is {noise:.2g} standard deviations of y, where training found {found:.2g}: few rows vouch for so "
+        "little, such as rows that are there twice, and a new row that contradicts one of them would be predicted far "
+        f"too surely. Error bars of other rows hardly change. Give noise_floor={USUAL_FLOOR:g} where there is no noise"
     )
 
 

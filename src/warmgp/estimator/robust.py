@@ -16,6 +16,7 @@ from torch import Tensor
 
 from warmgp.checks import warn_user
 from warmgp.data.scaling import ROUNDING
+from warmgp.estimator.parameters import floor_of
 from warmgp.estimator.prepare import training_data
 from warmgp.estimator.row_weights import row_weights
 from warmgp.kernels import get_kernel
@@ -65,7 +66,7 @@ def robust_noise(
     trend = None if data.trend is None else tensor(data.trend.basis.at(torch.as_tensor(data.x)).numpy())
     rows = Rows(tensor(data.x), tensor(targets - np.median(targets)), noise, trend)
     tied = data.scaler.columns.tied if model.ard else ()
-    limits = Limits(model.noise_floor, tied=tied, learned=model.learn_noise)
+    limits = Limits(floor_of(model.noise_floor), tied=tied, learned=model.learn_noise)
     kernel = get_kernel(USUAL if is_auto(model.kernel) else model.kernel)
     found = np.ones(len(targets))
     if len(targets) >= LEAST_ROWS:

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from warmgp.estimator.parameters import check_parameters
+from warmgp.estimator.parameters import check_parameters, floor_of
 from warmgp.files import columns_json, plan_json
 from warmgp.files.format import fingerprint, to_json
 from warmgp.gradient import GradientEstimator
 from warmgp.hyperparameters import Hyperparameters, Units
 from warmgp.kernels import KERNELS, Kernel
-from warmgp.planning.request import DTYPES, STARTS, bytes_of
+from warmgp.planning.request import DTYPES, STARTS, bytes_of, is_auto
 from warmgp.schema import Check, either, expect, list_of, maybe, number, of_hint, one_of, record, text, whole
 from warmgp.solvers import SOLVERS, Solver
 from warmgp.trend import NAMED
@@ -113,6 +113,8 @@ def settings_of(model: Any) -> dict[str, Any]:
     """Returns the parameters that change the result of a training as JSON values, by name; those that earlier versions
     did not have only where they mean something."""
     settings = settings_to_json({k: v for k, v in model.get_params().items() if k not in NOT_SETTINGS})
+    if is_auto(settings["noise_floor"]):  # what that asks for beyond comes after all steps
+        settings["noise_floor"] = floor_of("auto")
     return {name: value for name, value in settings.items() if name not in LATER or value != LATER[name]}
 
 

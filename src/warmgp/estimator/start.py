@@ -83,6 +83,7 @@ def options_of(
     n_samples: int,
     learn_noise: bool = True,
     until: float | None = None,
+    vouched_share: float = 0.0,
 ) -> TrainingOptions:
     """Returns a plan, and what of the estimator's parameters is no decision of it, as training takes them."""
     return TrainingOptions(
@@ -103,6 +104,7 @@ def options_of(
         factor_last=plan.factor_last and until is None,  # a factor cannot be ended in time
         refine=True,
         until=until,
+        vouched_share=vouched_share,
         first_epochs=plan.first_epochs,
         last_epochs=plan.last_epochs,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -103,3 +103,13 @@ class SolveResult:
     def epochs(self) -> float:
         """All entries of H applied, divided by n²."""
         return self.iteration_epochs + self.overhead_epochs
+
+    def after(self, other: SolveResult) -> SolveResult:
+        """Returns the result with what another solve has cost added."""
+        return replace(
+            self,
+            iterations=self.iterations + other.iterations,
+            iteration_epochs=self.iteration_epochs + other.iteration_epochs,
+            overhead_epochs=self.overhead_epochs + other.overhead_epochs,
+            seconds=self.seconds + other.seconds,
+        )

@@ -42,11 +42,12 @@ WITHIN_REACH = 3.0
 
 @dataclass(frozen=True)
 class Finished:
-    """Holds a posterior, the solve behind it, and how exact it is."""
+    """Holds a posterior, the solve behind it with what is random in its probes, and how exact it is."""
 
     posterior: Posterior
     final: SolveResult
     accuracy: Accuracy
+    draw: PathwiseDraw
 
 
 def finish(problem: Problem, options: TrainingOptions, state: TrainingState, generator: torch.Generator) -> Finished:
@@ -94,7 +95,7 @@ def finish(problem: Problem, options: TrainingOptions, state: TrainingState, gen
                 "exact", final.solution, draw, final.epochs,
             )  # fmt: skip
         final = replace(final, stop_reason="time")
-    return Finished(posterior, replace(final, state=options.solver.carry(final.state), factor=None), found)
+    return Finished(posterior, replace(final, state=options.solver.carry(final.state), factor=None), found, draw)
 
 
 def _posterior(
@@ -187,13 +188,7 @@ def _evened(
             again, solution=final.solution, residual_probes=final.residual_probes, state=final.state,
             converged=final.converged, stop_reason=final.stop_reason,
         )  # fmt: skip
-    return replace(
-        again,
-        iterations=final.iterations + again.iterations,
-        iteration_epochs=final.iteration_epochs + again.iteration_epochs,
-        overhead_epochs=final.overhead_epochs + again.overhead_epochs,
-        seconds=final.seconds + again.seconds,
-    )
+    return again.after(final)
 
 
 def _pathwise(options: TrainingOptions) -> Pathwise:
@@ -317,15 +312,11 @@ def _better(
     """
     second = _checked(operator, targets, second, n_targets)
     worst, before = (max(part.residual_mean, part.residual_probes) for part in (second, first))
-    best = second if worst <= before else replace(first, state=second.state)
+    best = second.after(first) if worst <= before else replace(first.after(second), state=second.state)
     return replace(
         best,
         converged=second.converged,
         stop_reason=second.stop_reason if second.converged else otherwise,
-        iterations=first.iterations + second.iterations,
-        iteration_epochs=first.iteration_epochs + second.iteration_epochs,
-        overhead_epochs=first.overhead_epochs + second.overhead_epochs,
-        seconds=first.seconds + second.seconds,
         notes=(*first.notes, *second.notes),
     )
 
@@ -369,7 +360,8 @@ def _as_it_is(problem: Problem, state: TrainingState) -> Finished:
         stop_reason=last.stop_reason,
         seconds=0.0,
     )
-    return Finished(posterior, final, problem.operator.part.agreed(accuracy(posterior, problem, state.draw)))
+    found = problem.operator.part.agreed(accuracy(posterior, problem, state.draw))
+    return Finished(posterior, final, found, state.draw)
 
 
 def has_samples(state: TrainingState) -> bool:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,11 +34,15 @@ from warmgp.training.problem import Problem
 from warmgp.training.settling import settled
 from warmgp.training.state import Callback, StepRecord, TrainingOptions, TrainingState
 from warmgp.training.step import initial_state, take_step
+from warmgp.training.vouched_noise import least_noise, own_roots
 
 logger = logging.getLogger(__name__)
 
 LAST_STEPS = 6.0
 """Steps that take as long as the last solve: the time that a limit leaves for it."""
+
+VOUCHED = 0.3
+"""How much less noise than is vouched for a model may have: another solve costs more than that is worth."""
 
 FAILURES = (FloatingPointError, torch.linalg.LinAlgError)
 """Errors that a step or a solve raises where numbers, not code, are the reason."""
@@ -52,6 +57,7 @@ class TrainingResult:
     state: TrainingState
     accuracy: Accuracy
     stopped_early: str = ""  # "callback", "interrupted" or "failed: why"
+    noise_found: float | None = None  # the σ that training ended at, where more had to be vouched for
 
     @property
     def theta(self) -> Hyperparameters:
@@ -131,7 +137,8 @@ def train_problem(
         state, made = _last(problem, options, state, generator)
     except (KeyboardInterrupt, *FAILURES) as error:
         return _kept(error, "the last solve", problem, options, state, generator)
-    return TrainingResult(made.posterior, made.final, state, made.accuracy, stopped)
+    found = TrainingResult(made.posterior, made.final, state, made.accuracy, stopped)
+    return _vouched(problem, options, found, made.draw, generator)
 
 
 def train_only(
@@ -198,6 +205,45 @@ def _last(
     made = finish(double, options, again, generator)
     made = replace(made, final=replace(made.final, seconds=made.final.seconds + spent))
     return again.noted(f"{LAST_SOLVE}{reason}"), made
+
+
+def _vouched(
+    problem: Problem, options: TrainingOptions, found: TrainingResult, draw: Any, generator: torch.Generator
+) -> TrainingResult:
+    """Returns a model with as much noise as is vouched for by more than a few rows: solved for once more, from its own
+    solutions, where training found less. What ends that, or leaves no time for it, leaves the model as it is, and so
+    does a solve that has not converged, whose solutions of samples are too small to tell."""
+    part, theta, posterior = problem.operator.part, found.theta, found.posterior
+    done = found.final.converged and found.stopped_early != "interrupted"
+    if not (options.vouched_share and posterior.n_samples and done):
+        return found
+    roots = own_roots(posterior.solution[:, posterior.n_targets :])
+    least, rule = least_noise(roots, posterior.noise, options.vouched_share), replace(options.rule, until=options.until)
+    if float(theta.noise_scale) >= (1 - VOUCHED) * least or not part.agreed(rule.in_time(found.final.seconds)):
+        return found
+    logger.info("the noise is raised from %.3g to %.3g, and solved for once more", float(theta.noise_scale), least)
+    raised = Hyperparameters(torch.tensor(least, dtype=torch.float64), theta.signal_scale, theta.length_scales)
+    promoted = posterior.x.dtype != problem.operator.dtype  # more noise may do without float64
+    state = replace(
+        found.state,
+        nu=raised.unconstrained,
+        solution=found.final.solution.to(problem.operator.dtype),
+        solution_theta=theta,
+        draw=None if promoted else draw,
+        solver_state=None,
+    )
+    try:
+        problem, state = _ready(problem, options, state)
+        state, made = _last(problem, options, state, generator)
+    except (KeyboardInterrupt, *FAILURES) as error:
+        logger.warning("the noise stays as it was found: %s", error.with_traceback(None) or "interrupted")
+        ended = "interrupted" if isinstance(error, KeyboardInterrupt) else found.stopped_early
+        return replace(found, stopped_early=ended)
+    final = made.final.after(found.final)
+    return replace(
+        found, posterior=made.posterior, final=final, state=state, accuracy=made.accuracy,
+        noise_found=float(theta.noise_scale),
+    )  # fmt: skip
 
 
 def _lost(error: Exception, state: TrainingState) -> PrecisionLostError:

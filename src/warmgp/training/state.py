@@ -75,6 +75,9 @@ class TrainingOptions:
     refine : bool
         Whether any solver goes on in the last solve, where there is no budget, until what is left is small beside the
         noise; otherwise only one that gets there cheaply does. The paper's last solve is like every other.
+    vouched_share : float
+        The least σ of the model, as a share of what the best known rows are known to by all others, to which it is
+        raised after the last step (:mod:`warmgp.training.vouched_noise`); 0 for none.
     tied : tuple of int
         The group of each length scale: those of one group are equal, and move together. Empty where each moves alone.
     until : float or None
@@ -100,6 +103,7 @@ class TrainingOptions:
     until: float | None = None
     first_epochs: float | None = None
     last_epochs: float | None = None
+    vouched_share: float = 0.0
     tied: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
