@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from warmgp import RBF, AlternatingProjections, ConjugateGradients, Matern32
 from warmgp.files.plan_json import plan_from_json, plan_to_json
 from warmgp.kernels import KERNELS
 from warmgp.operators import fusing
+from warmgp.operators.rounding import resolved_ratio
 from warmgp.planning import devices, planner, solver_choice
 from warmgp.planning.costs import (
     TYPICAL,
@@ -26,7 +28,9 @@ from warmgp.planning.costs import (
 from warmgp.planning.devices import available_memory
 from warmgp.planning.memory import training_bytes
 from warmgp.planning.plan import duration
-from warmgp.planning.planner import make_plan, operator_for
+from warmgp.planning.planner import make_plan, operator_for, plan_for
+from warmgp.planning.request import Request, Settings
+from warmgp.planning.starts import DOUBLE_SHARE
 from warmgp.training.near_likelihood import NearStart
 
 GIB = 2**30
@@ -152,6 +156,15 @@ def test_large_data_start_on_a_sample_and_near_points(monkeypatch: pytest.Monkey
     assert make_plan(500_000, 11, init="sample", **settings).local is None  # the sample alone was asked for
     given = make_plan(100_000, 11, n_steps=15, **settings)
     assert given.init == "subset" and given.local is None  # the paper's
+
+
+def test_the_signal_stays_within_what_float64_resolves_unless_steps_are_named_or_noise_is_known() -> None:
+    plan = make_plan(1_000, device="cpu", memory_budget=8 * GIB)
+    assert plan.signal_ratio == pytest.approx(resolved_ratio(1_000, DOUBLE_SHARE, torch.float64))
+    assert "The signal" not in "".join(plan.why)  # next to nobody gets there
+    assert math.isinf(make_plan(1_000, n_steps=20, device="cpu", memory_budget=8 * GIB).signal_ratio)
+    known = Request.of(1_000, 9, Settings(device="cpu", memory_budget=8 * GIB), known_noise=True)
+    assert math.isinf(plan_for(known).signal_ratio)
 
 
 def test_what_is_given_is_taken_literally() -> None:

@@ -17,6 +17,7 @@ def test_the_ratio_leaves_the_share() -> None:
     for n, share in ((10_000, 0.1), (10**6, 0.3)):
         ratio = resolved_ratio(n, share)
         assert rounding(ratio, n) == pytest.approx(share)
+        assert resolved_ratio(n, share, torch.float64) == pytest.approx(2**14.5 * ratio)  # of its square 29 digits more
 
 
 @pytest.mark.parametrize("name", ["matern12", "matern32", "matern52"])

@@ -31,6 +31,11 @@ ROUNDING_SHARE = 0.1
 """The most that rounding may leave of a residual, in units of σ (:mod:`warmgp.operators.rounding`): one correction by a
 residual in float64 takes the rest away."""
 
+DOUBLE_SHARE = 0.01
+"""The same where float64 has the last word and nobody has named steps: copies of rows without noise, such as a table of
+all combinations of a few values, make the likelihood rise with the signal for ever, to where not even a factor in
+float64 exists."""
+
 SLOW_DOUBLE = {True: 10.0, False: 60.0}
 """Seconds of a step in float64 above which training stays in float32, and within what that resolves, by whether it is
 on a GPU."""
@@ -92,7 +97,8 @@ def choose_climb(request: Request, init: str) -> tuple[ExactClimb | None, str]:
 
 
 def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) -> tuple[float, str]:
-    """Decides how many times the noise the signal may be: what products in float32 resolve, where float64 is too slow.
+    """Decides how many times the noise the signal may be: what products in float32 resolve, where float64 is too slow,
+    elsewhere what those in float64 do, unless steps are named.
 
     Dense data tell the kernel at short distances only, so that little is lost with a smaller signal and shorter length
     scales (`Hyperparameters.with_signal_within`). Where noise is known the learned part of it says nothing about that,
@@ -100,8 +106,11 @@ def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) ->
     """
     on_gpu = request.device.type == "cuda"
     slow = step_seconds(request) * DOUBLE[on_gpu] > SLOW_DOUBLE[on_gpu]
-    if not few_steps(solver) or dtype != torch.float32 or not slow or request.known_noise:
+    if request.known_noise:
         return math.inf, ""
+    if not few_steps(solver) or dtype != torch.float32 or not slow:
+        own = is_auto(request.settings.n_steps)
+        return (resolved_ratio(request.n, DOUBLE_SHARE, torch.float64) if own else math.inf), ""
     ratio = resolved_ratio(request.n, ROUNDING_SHARE)
     return ratio, (
         f"The signal is kept below {ratio:.0f} times the noise: with so many points float32 numbers tell no more apart."
