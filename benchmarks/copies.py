@@ -2,11 +2,11 @@
 
     WARMGP_DATA=… python -m benchmarks.copies --out benchmarks/results/copies-cpu.json
 
-Random rows of *protein*, of which some 3% are copies of others, inputs and target, and a few copies in the inputs alone;
-4,000 other rows are predicted. ``GPRegressor()`` as it comes, beside the same with ``noise_floor=1e-4``, which takes what
-the likelihood says literally. Told are the noise, the mean log density of the 4,000 rows and of those that have no copy
-in training, in standard deviations of y, the largest error in predicted standard deviations, and the share in 90%
-intervals. What ``--out`` has is not done again.
+Random rows of *protein*, of which a few are copies of others, inputs and target; 4,000 other rows are predicted.
+``GPRegressor()`` as it comes, beside the same with ``noise_floor=1e-4``, which takes the likelihood literally. Told are
+the noise, the mean log density of the 4,000 rows and of those that have no copy in training, in standard deviations of
+y, the largest error in predicted standard deviations, and the share in 90% intervals. What ``--out`` has is not done
+again.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 Rows that are there twice, (x, y) and all, are common in tables. Each such pair adds a nat to the likelihood for every
 factor of e that σ falls, whatever the function, and no other row may object: under a rough kernel, what near rows do
-not share may as well be the function's as noise. Thirty pairs among 5,000 rows are enough for σ at its floor, where
-each row is known to 10⁻⁴ of its scatter; and a new row that contradicts one of them is 20,000 standard deviations off,
-though for all others it makes no difference.
+not share may as well be the function's as noise. One pair among 2,000 rows is enough for σ at its floor; and a new row
+that contradicts it is 3,500 standard deviations off, though for all others it makes no difference.
 
 How far all other rows leave row i unknown is what 1/(H⁻¹)_ii = Var(y_i | y_others) says, noise included. It is tiny for
 a row that has a copy, and for every row of a function without noise that is dense in data. So σ is held to be at least
