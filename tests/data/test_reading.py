@@ -184,4 +184,15 @@ def test_all_columns_of_text_are_named_at_once_with_one_setting_that_helps() -> 
     spoilt = X.assign(age=["0", "1", "?", "3", "4", "5"])  # one bad cell comes first: it is no matter of settings
     assert ", column 'age', row 2" in text_problem(spoilt)[0]  # type: ignore[index]
     only = text_problem(X[["id"]])
-    assert only == (", column 'id', is not numbers", "turn it into numbers or leave it out")
+    remedy = "turn it into numbers or leave it out ('id': too many different values, or no text)"
+    assert only == (", column 'id', is not numbers", remedy)
+
+
+def test_cells_of_other_kinds_and_names_that_are_there_twice_are_named_too() -> None:
+    lists = pd.DataFrame({"a": ["x", [1], "y", "z"], "b": [1.0, 2.0, 3.0, 4.0]})
+    remedy = "turn it into numbers or leave it out ('a': too many different values, or no text)"
+    assert text_problem(lists) == (", column 'a', is not numbers", remedy)
+    mixed = pd.DataFrame({"a": [1, "r", "g", "r", "g", "r"]}, dtype=object)
+    assert "columns={'a': \"category\"}" in text_problem(mixed)[1]  # type: ignore[index]
+    twice = pd.DataFrame([["r", "g"]] * 4, columns=["a", "a"])
+    assert text_problem(twice)[0] == ", columns 'a', 'a', are not numbers"  # type: ignore[index]

@@ -161,7 +161,7 @@ def test_large_data_start_on_a_sample_and_near_points(monkeypatch: pytest.Monkey
 def test_the_signal_stays_within_what_float64_resolves_unless_steps_are_named_or_noise_is_known() -> None:
     plan = make_plan(1_000, device="cpu", memory_budget=8 * GIB)
     assert plan.signal_ratio == pytest.approx(resolved_ratio(1_000, DOUBLE_SHARE, torch.float64))
-    assert "The signal" not in "".join(plan.why)  # next to nobody gets there
+    assert "The signal" not in "".join(plan.why)
     assert math.isinf(make_plan(1_000, n_steps=20, device="cpu", memory_budget=8 * GIB).signal_ratio)
     known = Request.of(1_000, 9, Settings(device="cpu", memory_budget=8 * GIB), known_noise=True)
     assert math.isinf(plan_for(known).signal_ratio)

@@ -151,3 +151,19 @@ def test_the_estimator_uses_it_where_steps_are_dear(monkeypatch: pytest.MonkeyPa
     assert model.plan_.local == LocalStart(8, 32, 12) and model.plan_.sample_size == 200
     assert "and groups of near ones" in str(model.report_) and model.report_.start_seconds > 0
     assert model.converged_
+
+
+def test_a_sample_of_many_inputs_does_not_learn_its_noise_by_heart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 inputs and a sample of 500: after steps on it the noise was 0.63 in the end, and 0.11 from where the choice of
+    a kernel had ended."""
+    monkeypatch.setattr(starts, "GROUPS", {False: LocalStart(16, 64, 5)})
+    monkeypatch.setattr("warmgp.planning.decisions.SAMPLE_BEFORE_GROUPS", 500)
+    monkeypatch.setattr("warmgp.planning.decisions.SAMPLE_FROM", 500)
+    g = seeded()
+    x = torch.randn(1_500, 60, generator=g, dtype=torch.float64)
+    y = torch.tanh(x[:, 0]) + 0.5 * x[:, 1] + torch.randn(1_500, generator=g, dtype=torch.float64)
+    model = GPRegressor("matern32", solver="rap", n_probes=4, n_features=100, random_state=0, device="cpu")
+    model.fit(x[:1_200].numpy(), y[:1_200].numpy())
+    assert model.plan_.local is not None and float(model.hyperparameters_.noise_scale) > 0.69  # 0.77 is true
+    left = y[1_200:].numpy() - model.predict(x[1_200:].numpy())
+    assert left.std() < 1.02  # 1 is the noise; 1.03 after steps

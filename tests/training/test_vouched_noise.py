@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +19,8 @@ from warmgp.operators.row_noise import RowNoise
 from warmgp.solvers import Cholesky, ConjugateGradients, RecombinedProjections, StoppingRule
 from warmgp.training import Problem, TrainingOptions, train_problem
 from warmgp.training import loop as loop_module
+from warmgp.training.last_solve import Finished
+from warmgp.training.state import TrainingState
 from warmgp.training.vouched_noise import SHARE, least_noise, own_roots
 
 
@@ -103,22 +108,39 @@ def test_more_than_a_tenth_of_rows_vouch_for_no_noise() -> None:
     assert found.noise_found is None and float(found.theta.noise_scale) == pytest.approx(0.002)
 
 
-def test_an_interrupt_or_a_failure_of_the_second_solve_leaves_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def spoilt(result: tuple[TrainingState, Finished]) -> tuple[TrainingState, Finished]:
+    """A last solve that says of itself that time was over."""
+    state, made = result
+    return state, replace(made, final=replace(made.final, converged=False, stop_reason="time"))
+
+
+@pytest.mark.parametrize(
+    ("second", "ended"),
+    [
+        (KeyboardInterrupt(), "interrupted"), (FloatingPointError("lost"), ""), (MemoryError("no memory"), ""),
+        (spoilt, ""),
+    ],
+)  # fmt: skip
+def test_what_ends_the_second_solve_leaves_the_first(
+    monkeypatch: pytest.MonkeyPatch, second: BaseException | Callable[..., Any], ended: str
+) -> None:
     x, y = rough(150, 2, 4)
-    whole = loop_module._last
-    for error, ended in ((KeyboardInterrupt(), "interrupted"), (FloatingPointError("lost"), "")):
-        calls: list[int] = []
+    whole, calls = loop_module._last, []
 
-        def fails(*arguments: object, calls: list[int] = calls, error: BaseException = error) -> object:
-            calls.append(1)
-            if len(calls) == 2:
-                raise error
-            return whole(*arguments)
+    def fails(*arguments: Any) -> tuple[TrainingState, Finished]:
+        calls.append(1)
+        if len(calls) == 2 and isinstance(second, BaseException):
+            raise second
+        return second(whole(*arguments)) if len(calls) == 2 else whole(*arguments)
 
-        monkeypatch.setattr(loop_module, "_last", fails)
-        found = trained(x, y, 0.002, SHARE, Cholesky())
-        assert len(calls) == 2 and found.stopped_early == ended and found.noise_found is None
-        assert float(found.theta.noise_scale) == pytest.approx(0.002) and found.final.converged
+    monkeypatch.setattr(loop_module, "_last", fails)
+    found = trained(x, y, 0.002, SHARE, Cholesky())
+    assert len(calls) == 2 and found.stopped_early == ended and found.noise_found is None
+    assert float(found.theta.noise_scale) == pytest.approx(0.002) and found.final.converged
+    literal = trained(x, y, 0.002, 0.0, Cholesky()).posterior
+    at = torch.tensor([[0.1, 0.2]], dtype=torch.float64)
+    assert torch.allclose(found.posterior.mean(at), literal.mean(at))
+    assert torch.allclose(found.posterior.covariance(at), literal.covariance(at))  # its factor is made again
 
 
 # -- the estimator ---------------------------------------------------------------------------------------------------
@@ -167,3 +189,12 @@ def test_a_checkpoint_of_a_number_goes_on_by_auto_and_ends_as_a_fit_by_it(tmp_pa
     whole.save(tmp_path / "model")
     again = GPRegressor.load(tmp_path / "model")
     assert again.noise_floor == "auto" and again.report_.remarks == whole.report_.remarks
+
+
+def test_an_update_with_steps_keeps_the_noise_vouched_for() -> None:
+    x, y = rough(160, 2, 8)
+    model = GPRegressor("matern12", random_state=0).fit(np.r_[x[:120], x[:4]], np.r_[y[:120], y[:4]])
+    before = model.noise_std_
+    assert any("few rows vouch" in remark for remark in model.report_.remarks)
+    model.update(x[120:], y[120:], n_steps=60)
+    assert model.noise_std_ > 0.6 * before

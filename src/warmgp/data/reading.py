@@ -150,7 +150,8 @@ def text_problem(X: Any) -> tuple[str, str] | None:
         return None
     if not is_frame(X) and table.ndim != 2:
         return None
-    cells, texts = _cells(table), {}
+    cells = _cells(table)
+    texts: list[tuple[str | int, str | None]] = []  # names need not differ
     for name, column in zip(column_names(X, len(cells)), cells, strict=True):
         try:
             np.asarray(column, dtype=np.float64)
@@ -162,7 +163,7 @@ def text_problem(X: Any) -> tuple[str, str] | None:
                 cell = f"{str(np.asarray(column, dtype=object)[row])[:40]!r}"
                 where = f", column {name!r}, row {row}, counted from 0{more}, is {cell}, which is not a number"
                 return where, "correct it or leave the row out"
-            texts[name] = could_be(column)
+            texts.append((name, could_be(column)))
     return _columns_of_text(texts) if texts else None
 
 
@@ -172,22 +173,22 @@ def could_be(column: Any) -> str | None:
     if looks_like_dates(column):
         return "date"
     there = pd.Series(np.asarray(column, dtype=object)).dropna()
-    if not len(there) or not isinstance(there.iloc[0], str):
+    if not any(isinstance(cell, str) for cell in there) or any(isinstance(cell, list | dict | set) for cell in there):
         return None
     return "category" if there.nunique() <= min(MOST, max(2, len(there) // 2)) else None
 
 
-def _columns_of_text(texts: dict[str | int, str | None]) -> tuple[str, str]:
+def _columns_of_text(texts: list[tuple[str | int, str | None]]) -> tuple[str, str]:
     """Returns which columns are not numbers, and what helps: one setting for all that can be something else."""
-    told = ", ".join(map(repr, texts))
+    told = ", ".join(repr(name) for name, _ in texts)
     one = len(texts) == 1
     where = f", column {told}, is not numbers" if one else f", columns {told}, are not numbers"
-    kinds = ", ".join(f'{name!r}: "{kind}"' for name, kind in texts.items() if kind)
+    kinds = ", ".join(f'{name!r}: "{kind}"' for name, kind in texts if kind)
     remedy = f"turn {'it' if one else 'them'} into numbers or leave {'it' if one else 'them'} out"
     if kinds:
         remedy += f", or say what {'it is' if one else 'they are'}: columns={{{kinds}}}"
-    others = [name for name, kind in texts.items() if not kind]
-    if kinds and others:
+    others = [name for name, kind in texts if not kind]
+    if others:
         remedy += f" ({', '.join(map(repr, others))}: too many different values, or no text)"
     return where, remedy
 

@@ -153,7 +153,9 @@ class Fitting:
         keeper = state = None
         if self.checkpoint is not None or team.team is not None:
             mark = made_from(self, data.as_given, seed)
-            team.check_same(mark[1], self.checkpoint, self.time_limit)
+            team.check_same(
+                mark[1], checkpoint=self.checkpoint, time_limit=self.time_limit, noise_floor=self.noise_floor
+            )
         planned = partial(plan_and_warn, settings, data.x.shape, data.too_fine, data.known_noise, data.n_targets)
         plan = team.decided(planned)
         if self.checkpoint is not None:

@@ -12,15 +12,17 @@ import torch
 
 from warmgp.gradient import Exact, Pathwise
 from warmgp.hyperparameters import Hyperparameters
+from warmgp.planning.estimates import usual_steps
 from warmgp.planning.plan import Plan, duration
 from warmgp.processes import current_team
 from warmgp.training.bars import StartBar, TrainingBar
-from warmgp.training.exact_climb import climbed_start
+from warmgp.training.exact_climb import ExactClimb, climbed_start
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
 from warmgp.training.kernel_choice import rough_start
 from warmgp.training.limits import Limits
 from warmgp.training.local_start import local_start
 from warmgp.training.near_likelihood import near_start
+from warmgp.training.prior import Prior
 from warmgp.training.problem import Problem
 from warmgp.training.rehearsal import rehearse
 from warmgp.training.state import Callback, TrainingOptions, TrainingState
@@ -61,7 +63,8 @@ def several_gpus(plan: Plan) -> str:
 
 def expected_time(plan: Plan, done: int = 0) -> str:
     """Returns how long a training should take after so many steps, "about 16 min" say; "" where that is not long."""
-    left = plan.estimated_seconds * (1 - done / (plan.n_steps + 1))  # a last solve comes after the steps
+    steps = usual_steps(plan)
+    left = plan.estimated_seconds * (1 - min(done, steps) / (steps + 1))  # a last solve comes after the steps
     return f"about {duration(left)}" if left > LONG else ""
 
 
@@ -204,31 +207,53 @@ def _on_sample(
     """Returns the state after a training on a random sample, and by groups of near points where the plan has them.
 
     With many inputs it begins where the choice of the kernel ended, or at long length scales: at ones points would not
-    know of each other. Otherwise that end is held against what training leads to.
+    know of each other. Otherwise that end is held against what training leads to. Before groups a sample with few
+    points for a length scale is climbed, with what is thought beforehand: steps would learn its noise by heart.
     """
     x, y, operator = problem.x_exact, problem.y_exact, problem.operator
     first, lengths = operator.theta, operator.theta.length_scales.numel()
     if x.shape[1] > MANY_INPUTS:
         first = chosen or rough_start(x.shape[1], lengths, False)
+    if plan.local is None:
+        return _trained_sample(plan, options, problem, generator, callbacks, first, chosen)
+    limits = Limits(options.noise_floor, tied=options.tied, learned=options.learn_noise)
+    if Prior.of_few(plan.sample_size, x.shape[1], limits.groups(lengths), operator.rows) is not None:
+        theta = climbed_start(
+            x, y, operator.kernel, ExactClimb(plan.sample_size), lengths, limits, chosen=first, generator=generator,
+            noise=operator.rows, callbacks=callbacks,
+        )  # fmt: skip
+    else:  # budgets and steps are for all points
+        rule = replace(options.rule, max_epochs=None)
+        some = replace(
+            options, rule=rule, first_epochs=None, signal_ratio=math.inf, learning_rate=plan.local.learning_rate
+        )
+        theta = Hyperparameters.from_unconstrained(
+            _trained_sample(plan, some, problem, generator, callbacks, first, None).nu
+        )
+    theta = local_start(
+        x, y, operator.kernel, Hyperparameters.from_unconstrained(options.begun(theta, operator.kernel)), plan.local,
+        generator=generator, hold=options.held, tie=options.allowed, noise=operator.rows, callbacks=callbacks,
+    )  # fmt: skip
+    return initial_state(operator.at(theta), options)
+
+
+def _trained_sample(
+    plan: Plan,
+    options: TrainingOptions,
+    problem: Problem,
+    generator: torch.Generator,
+    callbacks: list[Callback],
+    first: Hyperparameters,
+    other: Hyperparameters | None,
+) -> TrainingState:
+    """Returns the state after a training on a random sample by these options, but for the solver of samples."""
+    operator = problem.operator
     assert plan.start_solver is not None
     exact = plan.start_solver.leaves_factor
     pathwise = Pathwise(plan.gradient.n_probes or options.n_samples, plan.n_features)
     some = replace(options, solver=plan.start_solver, gradient=Exact() if exact else pathwise, n_steps=N_STEPS)
-    if plan.local is not None:  # budgets and steps are for all points
-        rule = replace(options.rule, max_epochs=None)
-        some = replace(
-            some, rule=rule, first_epochs=None, signal_ratio=math.inf, learning_rate=plan.local.learning_rate
-        )
-    state = sample_start(
-        x, y, operator.kernel, first, some, size=plan.sample_size, generator=generator, callbacks=callbacks,
-        promote=plan.promote, dtype=torch.float64 if exact else operator.dtype, noise=operator.rows,
-        other=chosen if plan.local is None else None,
+    return sample_start(
+        problem.x_exact, problem.y_exact, operator.kernel, first, some, size=plan.sample_size, generator=generator,
+        callbacks=callbacks, promote=plan.promote, dtype=torch.float64 if exact else operator.dtype,
+        noise=operator.rows, other=other,
     )  # fmt: skip
-    if plan.local is None:
-        return state
-    theta = Hyperparameters.from_unconstrained(options.begun(state.theta, operator.kernel))
-    theta = local_start(
-        x, y, operator.kernel, theta, plan.local, generator=generator, hold=options.held, tie=options.allowed,
-        noise=operator.rows, callbacks=callbacks,
-    )  # fmt: skip
-    return initial_state(operator.at(theta), options)

@@ -44,13 +44,14 @@ class Together:
         """Returns what rank 0 makes."""
         return make() if self.team is None else self.team.from_first(make)
 
-    def check_same(self, marks: Mapping[str, str], checkpoint: object, time_limit: float | None) -> None:
-        """Raises, by name, where a process has another version, other data or other settings than rank 0."""
+    def check_same(self, marks: Mapping[str, str], **others: object) -> None:
+        """Raises, by name, where a process has another version, other data or other settings than rank 0; ``others``
+        are those that no mark has."""
         from warmgp import __version__  # which is there once the package is loaded
 
         if self.team is not None:
-            own = ("version of warmgp", __version__), ("checkpoint", str(checkpoint)), ("time_limit", str(time_limit))
-            self.team.check_same([*own, *marks.items()])
+            more = [(name, str(value)) for name, value in others.items()]
+            self.team.check_same([("version of warmgp", __version__), *more, *marks.items()])
 
     def resumed(
         self,

@@ -31,7 +31,7 @@ from warmgp.gradient import Pathwise
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators import make_operator
 from warmgp.planning.plan import Plan
-from warmgp.planning.request import Request
+from warmgp.planning.request import Request, is_auto
 from warmgp.planning.threads import limited_threads
 from warmgp.planning.updates import plan_update
 from warmgp.posterior import Posterior
@@ -42,6 +42,7 @@ from warmgp.training.loop import TrainingResult, train_problem
 from warmgp.training.outlying import weights_of
 from warmgp.training.problem import Problem
 from warmgp.training.state import Callback, StepRecord, TrainingOptions, TrainingState
+from warmgp.training.vouched_noise import SHARE
 from warmgp.trend import DependentTermError
 
 FloatArray = NDArray[np.float64]
@@ -225,7 +226,7 @@ class Updating:
                 keeps = bool(n_steps) and new is not None and self.checkpoint is not None
                 if keeps or team.team is not None:
                     mark = update_mark(self, old, {"X": rows.x} if new is None else new.named, n_steps)
-                    team.check_same(mark[1], self.checkpoint, None)
+                    team.check_same(mark[1], checkpoint=self.checkpoint, noise_floor=self.noise_floor)  # type: ignore[attr-defined]
                 data = replace(self._data(rows), team=team.team)
                 plan = team.decided(partial(self._plan, data, changed, n_steps))
                 plan = replace(plan, device=old.x.device)  # each process has its own
@@ -290,10 +291,15 @@ class Updating:
         return plan_update(request, changed)
 
     def _options_of_update(self, plan: Plan, n_steps: int) -> TrainingOptions:
-        """Returns a plan as training takes it; the only steps are those that are asked for."""
+        """Returns a plan as training takes it; the only steps are those that are asked for, and the noise they find is
+        raised as that of a fit is."""
         options: TrainingOptions = self._options(plan)  # type: ignore[attr-defined]
         tied = self.scaler_.columns.tied if self.ard else ()  # type: ignore[attr-defined]
-        return replace(options, n_steps=n_steps, n_samples=self.posterior_.n_samples, tied=tied)
+        open_ = is_auto(self.noise_floor) and self.learn_noise  # type: ignore[attr-defined]
+        return replace(
+            options, n_steps=n_steps, n_samples=self.posterior_.n_samples, tied=tied,
+            vouched_share=SHARE if n_steps and open_ else 0.0,
+        )  # fmt: skip
 
     def _solved(
         self,

@@ -42,6 +42,11 @@ RESIDUALS = {True: 2, False: 1}
 more often need a correction."""
 
 
+def usual_steps(plan: Plan) -> int:
+    """Returns the steps on all points that a training usually takes, of the most that it may."""
+    return min(plan.n_steps, STEPS_AFTER_CLIMB) if plan.settle and plan.climb is not None else plan.n_steps
+
+
 def training_seconds(plan: Plan, n: int, d: int, rates: Rates, processes: int = 1) -> float:
     """Estimates the seconds of a whole training, with its start and its last solve, and with as many steps as usual.
 
@@ -50,8 +55,7 @@ def training_seconds(plan: Plan, n: int, d: int, rates: Rates, processes: int = 
     shared = shared_rates(
         rates, plan.solver, n, plan.columns, processes, itemsize=plan.dtype.itemsize, on_gpu=plan.device.type == "cuda"
     )
-    usual = STEPS_AFTER_CLIMB if plan.settle and plan.climb is not None else plan.n_steps
-    seconds = _steps_seconds(plan, plan.solver, n, d, min(usual, plan.n_steps), shared)
+    seconds = _steps_seconds(plan, plan.solver, n, d, usual_steps(plan), shared)
     if plan.start_solver is not None:
         seconds += _steps_seconds(plan, plan.start_solver, plan.sample_size, d, N_STEPS, rates)
     if plan.local is not None:

@@ -96,8 +96,7 @@ def climbed_start(
     n = len(x)
     rows = (torch.arange(n) if how.points >= n else torch.randperm(n, generator=generator)[: how.points]).to(x.device)
     ascent = _Ascent(x, y, kernel, limits, how, noise, tuple(callbacks))
-    groups = limits.tied if len(limits.tied) == lengths else tuple(range(lengths))
-    prior = Prior.of(len(rows), x.shape[1], groups, rows_at(noise, rows))
+    prior = Prior.of(len(rows), x.shape[1], limits.groups(lengths), rows_at(noise, rows))
     places = starting_places(x.shape[1], lengths)
     if chosen is not None and (prior is None or len(rows) > COMPARED):
         places.append(chosen)

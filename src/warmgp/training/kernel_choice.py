@@ -5,7 +5,9 @@ inputs), and judged by other terms than those that they climb on; elsewhere by t
 points are few, the likelihood of all of them is the judge. Each climbs
 (:func:`warmgp.training.near_likelihood.climb`), Matérn-3/2 first and each other from where its neighbour ended; where
 one of them is better, Matérn-3/2 once more from there, so that it does not lose by a climb that went astray. It is
-taken unless another one is clearly better.
+taken unless another one is clearly better. With so many length scales that a sample's points agree by chance
+(:mod:`warmgp.training.prior`) climbs know what was thought beforehand: without, 800 rows with 90 inputs, which explain
+a quarter of y, ended at a noise of 0.003.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from warmgp.kernels import KERNELS, Kernel
 from warmgp.operators.row_noise import RowNoise
 from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.near_likelihood import Terms, climb, near_terms
+from warmgp.training.prior import Prior
 from warmgp.training.state import Callback
 
 CLIMBS = {True: (20, 16), False: (40, 20)}
@@ -123,11 +126,14 @@ def choose_kernel(
         why = f"{seen} points are too few to tell how smooth the function is"
         return KernelChoice(KERNELS[USUAL], start, f"The kernel is {SPELLED[USUAL]}, the usual one: {why}.")
     climbed, judged = _terms(x, start, is_map, generator)
+    prior = None if is_map else Prior.of_few(climbed.points, x.shape[1], limits.groups(lengths), noise)
     first, then = CLIMBS[is_map or len(x) <= FEW]
 
     def contender(kernel: Kernel, theta: Hyperparameters, evaluations: int) -> _Contender:
         theta = _above_noise(x, y, climbed, kernel, theta, noise) if limits.learned else theta
-        found = climb(x, y, climbed, kernel, theta, limits, evaluations=evaluations, noise=noise, callbacks=callbacks)
+        found = climb(
+            x, y, climbed, kernel, theta, limits, evaluations=evaluations, noise=noise, callbacks=callbacks, prior=prior
+        )
         return _Contender(kernel, found.theta, found.value, judged.densities(x, y, kernel, found.theta, noise))
 
     usual = contender(KERNELS[USUAL], start, first)

@@ -33,7 +33,7 @@ class Limits:
     floor : float
         The least noise scale.
     ratio : float
-        The most times that the signal may be the noise.
+        The most times that the signal may be the noise. One to which the bounds of both do not lead is none.
     learned : bool
         Whether the noise scale is found on the climb; otherwise it stays at ``floor``.
     tied : tuple of int
@@ -45,9 +45,18 @@ class Limits:
     tied: tuple[int, ...] = ()
     learned: bool = True
 
+    @property
+    def binding(self) -> float:
+        """The ratio, or ∞ where the bounds of signal and noise keep it."""
+        return self.ratio if self.ratio < LARGEST / max(LEAST, self.floor) else math.inf
+
+    def groups(self, lengths: int) -> tuple[int, ...]:
+        """Returns the group of each of so many length scales."""
+        return self.tied if len(self.tied) == lengths else tuple(range(lengths))
+
     def places(self, lengths: int) -> NDArray[np.int_]:
         """Returns which number of a climb each hyperparameter is, (2 + lengths,)."""
-        return np.r_[0, 1, 2 + np.asarray(self.tied if len(self.tied) == lengths else range(lengths))].astype(int)
+        return np.r_[0, 1, 2 + np.asarray(self.groups(lengths))].astype(int)
 
     def bounds(self, count: int) -> list[tuple[float, float]]:
         """Returns the least and the largest value of each of so many numbers."""
@@ -58,7 +67,7 @@ class Limits:
         """Returns where a climb from θ begins: its logarithms, with as much noise as is not there already."""
         vector, place = theta.vector.numpy().copy(), self.places(len(theta.length_scales))
         least = max(LEAST, self.floor)
-        vector[0] = max(vector[0] ** 2 - (vector[1] / self.ratio) ** 2, least**2) ** 0.5 if self.learned else least
+        vector[0] = max(vector[0] ** 2 - (vector[1] / self.binding) ** 2, least**2) ** 0.5 if self.learned else least
         found = np.zeros(place.max() + 1)
         found[place] = np.log(vector)
         return found
@@ -66,15 +75,15 @@ class Limits:
     def theta(self, u: NDArray[np.float64], lengths: int) -> Hyperparameters:
         """Returns the hyperparameters that the numbers of a climb stand for."""
         vector = np.exp(u[self.places(lengths)])
-        vector[0] = math.hypot(vector[0], vector[1] / self.ratio)
+        vector[0] = math.hypot(vector[0], vector[1] / self.binding)
         return Hyperparameters.from_vector(torch.as_tensor(vector))
 
     def slope(self, u: NDArray[np.float64], gradient: Tensor) -> NDArray[np.float64]:
         """Returns the slope by the numbers of a climb, from that by the hyperparameters there, (2 + lengths,)."""
         place, slope = self.places(len(gradient) - 2), gradient.numpy().copy()
         vector = np.exp(u[place])
-        noise, extra = math.hypot(vector[0], vector[1] / self.ratio), vector[1] / self.ratio
-        slope[1] += slope[0] * extra / noise / self.ratio
+        noise, extra = math.hypot(vector[0], vector[1] / self.binding), vector[1] / self.binding
+        slope[1] += slope[0] * extra / noise / self.binding
         slope[0] *= vector[0] / noise
         return np.bincount(place, slope * vector).astype(np.float64)
 

@@ -47,6 +47,9 @@ VOUCHED = 0.3
 FAILURES = (FloatingPointError, torch.linalg.LinAlgError)
 """Errors that a step or a solve raises where numbers, not code, are the reason."""
 
+NO_MEMORY = (MemoryError, torch.OutOfMemoryError)
+"""Errors of a solve that may as well be left out."""
+
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -211,35 +214,45 @@ def _vouched(
     problem: Problem, options: TrainingOptions, found: TrainingResult, draw: Any, generator: torch.Generator
 ) -> TrainingResult:
     """Returns a model with as much noise as is vouched for by more than a few rows: solved for once more, from its own
-    solutions, where training found less. What ends that, or leaves no time for it, leaves the model as it is, and so
-    does a solve that has not converged, whose solutions of samples are too small to tell."""
+    solutions, where training found less.
+
+    Whatever ends that, no time or memory for it among others, leaves the model as it is; so does a second solve that
+    comes less close than the first one did, and a first one that has not converged, whose solutions of samples are too
+    small to tell.
+    """
     part, theta, posterior = problem.operator.part, found.theta, found.posterior
     done = found.final.converged and found.stopped_early != "interrupted"
     if not (options.vouched_share and posterior.n_samples and done):
         return found
     roots = own_roots(posterior.solution[:, posterior.n_targets :])
-    least, rule = least_noise(roots, posterior.noise, options.vouched_share), replace(options.rule, until=options.until)
+    least = part.agreed(least_noise(roots, posterior.noise, options.vouched_share))
+    rule = replace(options.rule, until=options.until)
     if float(theta.noise_scale) >= (1 - VOUCHED) * least or not part.agreed(rule.in_time(found.final.seconds)):
         return found
     logger.info("the noise is raised from %.3g to %.3g, and solved for once more", float(theta.noise_scale), least)
     raised = Hyperparameters(torch.tensor(least, dtype=torch.float64), theta.signal_scale, theta.length_scales)
     promoted = posterior.x.dtype != problem.operator.dtype  # more noise may do without float64
+    object.__setattr__(posterior, "factor", None)  # made again if it is asked for: two would not fit
     state = replace(
-        found.state,
+        found.state.without_note(LAST_SOLVE),
         nu=raised.unconstrained,
         solution=found.final.solution.to(problem.operator.dtype),
         solution_theta=theta,
         draw=None if promoted else draw,
         solver_state=None,
     )
+    ends = (KeyboardInterrupt, *FAILURES, *(NO_MEMORY if part.alone else ()))  # others would wait for this process
     try:
         problem, state = _ready(problem, options, state)
         state, made = _last(problem, options, state, generator)
-    except (KeyboardInterrupt, *FAILURES) as error:
-        logger.warning("the noise stays as it was found: %s", error.with_traceback(None) or "interrupted")
+    except ends as error:
+        logger.warning("the noise stays as it was found: %s", str(error.with_traceback(None)) or "interrupted")
         ended = "interrupted" if isinstance(error, KeyboardInterrupt) else found.stopped_early
         return replace(found, stopped_early=ended)
     final = made.final.after(found.final)
+    if not made.final.converged or (found.accuracy.suffices and not made.accuracy.suffices):
+        logger.info("the noise stays as it was found: the solve with more has not converged (%s)", final.stop_reason)
+        return replace(found, final=found.final.after(made.final))
     return replace(
         found, posterior=made.posterior, final=final, state=state, accuracy=made.accuracy,
         noise_found=float(theta.noise_scale),

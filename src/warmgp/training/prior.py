@@ -73,6 +73,11 @@ class Prior:
     known: float = 0.0
 
     @classmethod
+    def of_few(cls, n: int, d: int, groups: tuple[int, ...], noise: RowNoise | None = None) -> Prior | None:
+        """Returns that of points which are so few for a length scale that they agree by chance; None for more."""
+        return cls.of(n, d, groups, noise) if n < NO_CHANCE * len(set(groups)) else None
+
+    @classmethod
     def of(cls, n: int, d: int, groups: tuple[int, ...], noise: RowNoise | None = None) -> Prior | None:
         """Returns that of n points with d inputs, whose length scales are in these groups; None where points are many.
 

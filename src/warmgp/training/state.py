@@ -317,6 +317,13 @@ class TrainingState:
         """Returns the state with a note in its last record, if there is one."""
         return self._with_last(notes=(*self.history[-1].notes, note)) if self.history else self
 
+    def without_note(self, beginning: str) -> TrainingState:
+        """Returns the state whose last record has no note that begins like this."""
+        if not self.history:
+            return self
+        kept = tuple(note for note in self.history[-1].notes if not note.startswith(beginning))
+        return self if len(kept) == len(self.history[-1].notes) else self._with_last(notes=kept)
+
     def charged(self, epochs: float, seconds: float) -> TrainingState:
         """Returns the state with the cost of a lost attempt, in epochs and seconds, added to its last record."""
         last = self.history[-1]
