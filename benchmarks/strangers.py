@@ -7,7 +7,8 @@
 Each kind is drawn from a known function with noise: sensors in the order of time, inputs with long tails, integers with
 many copies, 60 inputs of which five matter, space and time, a time series, noise of uneven size with long tails, a
 skewed target, steps, categories as columns of 0 and 1, a simulator without noise, noise alone, a constant beside a
-copied and an outlying column, many easy rows, a linear function, and a smooth one with hardly any noise. A tenth of the
+copied and an outlying column, many easy rows, a linear function, a smooth one with hardly any noise, 90 inputs that
+explain a quarter, pictures of 385 columns, all combinations of a few values, and heights along roads. A tenth of the
 rows, at most 5,000, is held out.
 
 Told are seconds (the first fit of a kind on a GPU compiles what it needs), the plan's estimate, RMSE in standard
@@ -136,6 +137,46 @@ def smooth(n: int, rng: Rng) -> tuple[Array, Array]:
     return x, f + 0.007 * f.std() * rng.normal(size=n)
 
 
+def weak_inputs(n: int, rng: Rng) -> tuple[Array, Array]:
+    """90 inputs with tails that explain a quarter of a skewed target of whole numbers, some of them together."""
+    x = rng.standard_t(5, size=(n, 90)) @ (rng.normal(size=(90, 90)) * np.exp(-np.arange(90) / 30)[:, None])
+    s, many = x[:, :4] / x[:, :4].std(0), x[:, 40:50].sum(1)
+    f = np.tanh(s[:, 0]) + 0.5 * np.tanh(s[:, 1] * s[:, 2]) + 0.4 * s[:, 3] + 0.2 * many / many.std()
+    g = 0.62 * f / f.std() + rng.normal(size=n)
+    return x, np.round(1998 + 9 * (g - 0.15 * g**2))
+
+
+def profiles(n: int, rng: Rng) -> tuple[Array, Array]:
+    """385 columns of a picture, many of them empty, of three things that follow from a height."""
+    z, of = rng.uniform(size=n), rng.integers(0, 97, n)
+    latent = np.c_[np.sin(3 * z), np.cos(5 * z), z**2] + 0.3 * rng.normal(size=(97, 3))[of]
+    x = np.tanh((latent + 0.05 * rng.normal(size=(n, 3))) @ (0.7 * rng.normal(size=(3, 385))) + rng.normal(size=385))
+    x += 0.05 * rng.normal(size=x.shape)
+    rare = rng.permutation(385)[:120]
+    x[:, rare] *= rng.random((n, 120)) < 0.1
+    x[:, rare[:3]] = -0.25
+    return np.maximum(x, -0.25), 100 * z + 0.3 * rng.normal(size=n)
+
+
+def combinations(n: int, rng: Rng) -> tuple[Array, Array]:
+    """A table of all combinations of five values in five columns, most of them there several times, without noise."""
+    x = rng.integers(0, 5, (n, 5)).astype(float)
+    return x, np.sin(x[:, 0]) + x[:, 1] * x[:, 2] / 4
+
+
+def roads(n: int, rng: Rng) -> tuple[Array, Array]:
+    """Heights along winding roads: near each other along them, with nothing between."""
+    count = n // 120 + 1
+    turns = rng.uniform(0, 2 * np.pi, (count, 1)) + np.cumsum(rng.normal(scale=0.25, size=(count, 120)), 1)
+    lengths = rng.exponential(0.0015, (count, 120))
+    x = rng.uniform(size=(count, 1, 2)) * [1.8, 1.2]
+    x = x + np.cumsum(lengths[..., None] * np.stack([np.cos(turns), np.sin(turns)], -1), 1)
+    x, f = x.reshape(-1, 2)[:n], np.zeros(n)
+    for s in np.linspace(0.3, 12, 60):
+        f += rng.exponential(1 / (1 + s)) * np.sin(x @ (3 * s * rng.normal(size=2)) + rng.uniform(0, 6))
+    return x + np.array([9.0, 56.5]), 30 + 8 * f + 0.5 * rng.normal(size=n)
+
+
 KINDS: dict[str, tuple[int, Callable[[int, Rng], tuple[Array, Array]]]] = {
     "sensors": (300_000, sensors), "long tails": (57_000, long_tails), "copies": (120_000, copies),
     "many inputs": (20_000, many_inputs), "space and time": (80_000, space_and_time),
@@ -143,6 +184,8 @@ KINDS: dict[str, tuple[int, Callable[[int, Rng], tuple[Array, Array]]]] = {
     "skewed target": (200_000, skewed_target), "steps": (30_000, steps), "categories": (100_000, categories),
     "borehole": (10_000, borehole), "nothing": (60_000, nothing), "odd columns": (45_000, odd_columns),
     "easy": (400_000, easy), "linear": (25_000, linear), "smooth": (40_000, smooth),
+    "weak inputs": (400_000, weak_inputs), "profiles": (50_000, profiles), "combinations": (30_000, combinations),
+    "roads": (400_000, roads),
 }  # fmt: skip
 """The rows of each kind at full size, a tenth of them held out, and what draws them."""
 

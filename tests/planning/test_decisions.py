@@ -291,7 +291,9 @@ def test_the_start_is_decided_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("n", "settings", "may"),
     [(5_000, {}, True), (200_000, {}, False), (5_000, {"dtype": "float32"}, False),
-     (5_000, {"solver": "ap"}, False), (5_000, {"memory_budget": 10**8}, False)],
+     (5_000, {"solver": "ap"}, False), (5_000, {"memory_budget": 10**8}, False),
+     (25_000, {"memory_budget": 24 * 2**30}, True), (40_000, {"memory_budget": 100 * 2**30}, False),
+     (10_000, {"memory_budget": 27 * 10**8}, False), (10_000, {"memory_budget": 29 * 10**8}, True)],
 )  # fmt: skip
 def test_a_factor_may_take_over_where_it_fits_and_is_cheap(n: int, settings: dict[str, Any], may: bool) -> None:
     assert make_plan(n, 2, device="cpu", **{"memory_budget": 8 * 2**30, **settings}).factor_last is may

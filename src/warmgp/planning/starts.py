@@ -14,7 +14,7 @@ import torch
 
 from warmgp.operators.rounding import resolved_ratio
 from warmgp.planning.costs import DOUBLE, RAP_EPOCHS, sweep_seconds, usual_rates
-from warmgp.planning.memory import CLIMBED_BYTES, H_fits
+from warmgp.planning.memory import CLIMBED_BYTES, H_fits, dense_bytes
 from warmgp.planning.request import Request, is_auto
 from warmgp.planning.solver_choice import AFTER_SAMPLE, FIRST_EPOCHS, few_steps, recombined_projections
 from warmgp.solvers import Solver
@@ -26,6 +26,10 @@ FINAL_SECONDS = {True: 6.0, False: 120.0}
 none where they would take longer. On an H200 30 steps on 51,000, 100,000 and 200,000 rows of houseelectric brought
 0.007, 0.002 and 0.001 nats, in 8, 10 and 26 s; 8 steps lost as much, because the first ones of Adam change every
 hyperparameter by their size, whatever the slope."""
+
+FACTOR_WORK, FACTOR_SECONDS = 1 / 3, {True: 6.0, False: 240.0}
+"""A factor of H beside a factor and an inverse; and the most seconds of one in the last solve, by whether it is on a
+GPU: where iterations have come to nothing, a model that is right is worth more of them than steps are."""
 
 ROUNDING_SHARE = 0.1
 """The most that rounding may leave of a residual, in units of σ (:mod:`warmgp.operators.rounding`): one correction by a
@@ -118,13 +122,14 @@ def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) ->
 
 
 def choose_factor_last(request: Request, solver: Solver) -> tuple[bool, str]:
-    """Decides whether a factor of H may take the place of iterations in float64 in the last solve: where it fits and is
-    no dearer than steps may be. Data with hardly any noise need it, and nobody knows before training whether they have
-    any."""
+    """Decides whether a factor of H may take the place of iterations in float64 in the last solve: where it fits beside
+    an H in float32, and does not take too long. Data with hardly any noise need it, and nobody knows before training
+    whether they have any."""
     own = is_auto(request.settings.solver) and is_auto(request.settings.dtype)
-    cheap = usual_rates(request).exact * request.n**3 <= FINAL_SECONDS[request.device.type == "cuda"]
-    fits = H_fits(request.n, torch.float64, request.memory_budget)
-    return own and cheap and fits and solver.name != "cholesky", ""
+    seconds = FACTOR_WORK * usual_rates(request).exact * request.n**3
+    fits = H_fits(request.n, torch.float64, request.memory_budget - dense_bytes(request.n, torch.float32))
+    in_time = seconds <= FACTOR_SECONDS[request.device.type == "cuda"]
+    return own and in_time and fits and solver.name != "cholesky", ""
 
 
 def choose_local_start(request: Request, solver: Solver, init: str) -> tuple[LocalStart | None, str]:
