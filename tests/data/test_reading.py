@@ -192,6 +192,8 @@ def test_cells_of_other_kinds_and_names_that_are_there_twice_are_named_too() -> 
     lists = pd.DataFrame({"a": ["x", [1], "y", "z"], "b": [1.0, 2.0, 3.0, 4.0]})
     remedy = "turn it into numbers or leave it out ('a': too many different values, or no text)"
     assert text_problem(lists) == (", column 'a', is not numbers", remedy)
+    arrays = pd.DataFrame({"a": ["x", np.ones(2), ([1],), "z"]})
+    assert text_problem(arrays) == (", column 'a', is not numbers", remedy)
     mixed = pd.DataFrame({"a": [1, "r", "g", "r", "g", "r"]}, dtype=object)
     assert "columns={'a': \"category\"}" in text_problem(mixed)[1]  # type: ignore[index]
     twice = pd.DataFrame([["r", "g"]] * 4, columns=["a", "a"])

@@ -118,7 +118,7 @@ def spoilt(result: tuple[TrainingState, Finished]) -> tuple[TrainingState, Finis
     ("second", "ended"),
     [
         (KeyboardInterrupt(), "interrupted"), (FloatingPointError("lost"), ""), (MemoryError("no memory"), ""),
-        (spoilt, ""),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), ""), (spoilt, ""),
     ],
 )  # fmt: skip
 def test_what_ends_the_second_solve_leaves_the_first(
@@ -140,7 +140,21 @@ def test_what_ends_the_second_solve_leaves_the_first(
     literal = trained(x, y, 0.002, 0.0, Cholesky()).posterior
     at = torch.tensor([[0.1, 0.2]], dtype=torch.float64)
     assert torch.allclose(found.posterior.mean(at), literal.mean(at))
-    assert torch.allclose(found.posterior.covariance(at), literal.covariance(at))  # its factor is made again
+    assert torch.allclose(found.posterior.covariance(at), literal.covariance(at)) and found.posterior.factor is not None
+
+
+def test_an_error_that_is_no_matter_of_numbers_or_memory_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, calls = loop_module._last, []
+
+    def fails(*arguments: Any) -> tuple[TrainingState, Finished]:
+        calls.append(1)
+        if len(calls) == 2:
+            raise RuntimeError("a mistake")
+        return whole(*arguments)
+
+    monkeypatch.setattr(loop_module, "_last", fails)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        trained(*rough(150, 2, 4), 0.002, SHARE, Cholesky())
 
 
 # -- the estimator ---------------------------------------------------------------------------------------------------
@@ -197,4 +211,7 @@ def test_an_update_with_steps_keeps_the_noise_vouched_for() -> None:
     before = model.noise_std_
     assert any("few rows vouch" in remark for remark in model.report_.remarks)
     model.update(x[120:], y[120:], n_steps=60)
-    assert model.noise_std_ > 0.6 * before
+    assert model.noise_std_ > 0.6 * before and any("few rows vouch" in remark for remark in model.report_.remarks)
+    literal = GPRegressor("matern12", n_steps=1, random_state=0).fit(np.r_[x[:120], x[:4]], np.r_[y[:120], y[:4]])
+    literal.update(x[120:], y[120:], n_steps=1)
+    assert not any("few rows vouch" in remark for remark in literal.report_.remarks)

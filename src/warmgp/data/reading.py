@@ -173,9 +173,13 @@ def could_be(column: Any) -> str | None:
     if looks_like_dates(column):
         return "date"
     there = pd.Series(np.asarray(column, dtype=object)).dropna()
-    if not any(isinstance(cell, str) for cell in there) or any(isinstance(cell, list | dict | set) for cell in there):
+    if not any(isinstance(cell, str) for cell in there):
         return None
-    return "category" if there.nunique() <= min(MOST, max(2, len(there) // 2)) else None
+    try:
+        different = there.nunique()
+    except TypeError:  # lists and their like
+        return None
+    return "category" if different <= min(MOST, max(2, len(there) // 2)) else None
 
 
 def _columns_of_text(texts: list[tuple[str | int, str | None]]) -> tuple[str, str]:

@@ -109,7 +109,7 @@ def judged(
         if floored[1]:
             warn_user(floored[0])
     if result.noise_found is not None:
-        remarks.append(_raised(result.noise_found, float(result.theta.noise_scale)))
+        remarks.append(raised(result.noise_found, float(result.theta.noise_scale)))
     return reason, tuple(remarks)
 
 
@@ -178,7 +178,7 @@ def _misfit(model: Any, plan: Plan, points: tuple[FloatArray, FloatArray], resul
     )
 
 
-def _raised(found: float, noise: float) -> str:
+def raised(found: float, noise: float) -> str:
     """Says that the model has more noise than training found, and how to have that."""
     return (
         f"the noise is {noise:.2g} standard deviations of y, where training found {found:.2g}: few rows vouch for so "

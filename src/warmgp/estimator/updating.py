@@ -23,6 +23,7 @@ from warmgp.estimator.drift import Drift, Update
 from warmgp.estimator.kept_update import KeptUpdate, update_mark
 from warmgp.estimator.parameters import check_parameters
 from warmgp.estimator.prepare import TrainingData
+from warmgp.estimator.remarks import raised
 from warmgp.estimator.row_weights import RowWeights, row_weights
 from warmgp.estimator.several import Pattern, check_several
 from warmgp.estimator.together import Together
@@ -295,7 +296,8 @@ class Updating:
         raised as that of a fit is."""
         options: TrainingOptions = self._options(plan)  # type: ignore[attr-defined]
         tied = self.scaler_.columns.tied if self.ard else ()  # type: ignore[attr-defined]
-        open_ = is_auto(self.noise_floor) and self.learn_noise  # type: ignore[attr-defined]
+        named = not (is_auto(self.noise_floor) and is_auto(self.n_steps))  # type: ignore[attr-defined]
+        open_ = self.learn_noise and not named  # type: ignore[attr-defined]
         return replace(
             options, n_steps=n_steps, n_samples=self.posterior_.n_samples, tied=tied,
             vouched_share=SHARE if n_steps and open_ else 0.0,
@@ -339,7 +341,9 @@ class Updating:
     def _note(self, start: str, began: float, result: TrainingResult, **known: Any) -> None:
         """Keeps what was done in ``updates_`` and in the report."""
         seconds, rows = time.perf_counter() - began, len(self.posterior_.x)
-        self.report_ = replace(self.report_, start=start, seconds=seconds)
+        noise = result.noise_found
+        more = () if noise is None else (raised(noise, float(result.theta.noise_scale)),)
+        self.report_ = replace(self.report_, start=start, seconds=seconds, remarks=(*self.report_.remarks, *more))
         said = {"added": 0, "forgotten": 0, **known}
         done = Update(rows=rows, steps=len(result.history), epochs=result.final.epochs, seconds=seconds, **said)
         self.updates_ = [*self.updates_, done]

@@ -135,7 +135,8 @@ def read_checkpoint(
             if why := _why_no_more(saved, plan, content["step"]):
                 raise FileError(_refusal(path, content, made_from or {}, f"; {why}"))
             saved = replace(
-                saved, n_steps=plan.n_steps, settle=plan.settle, estimated_seconds=plan.estimated_seconds
+                saved, n_steps=plan.n_steps, settle=plan.settle, estimated_seconds=plan.estimated_seconds,
+                signal_ratio=plan.signal_ratio,
             )  # fmt: skip
         expect(saved.rows <= shape[0], "plan.rows", f"at most {shape[0]}", saved.rows)
         shape = saved.rows or shape[0], shape[1]

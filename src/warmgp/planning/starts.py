@@ -12,9 +12,10 @@ import math
 
 import torch
 
+from warmgp.hyperparameters import Hyperparameters
 from warmgp.operators.rounding import resolved_ratio
 from warmgp.planning.costs import DOUBLE, RAP_EPOCHS, sweep_seconds, usual_rates
-from warmgp.planning.memory import CLIMBED_BYTES, H_fits, dense_bytes
+from warmgp.planning.memory import CLIMBED_BYTES, H_fits, dense_bytes, vector_bytes
 from warmgp.planning.request import Request, is_auto
 from warmgp.planning.solver_choice import AFTER_SAMPLE, FIRST_EPOCHS, few_steps, recombined_projections
 from warmgp.solvers import Solver
@@ -102,7 +103,7 @@ def choose_climb(request: Request, init: str) -> tuple[ExactClimb | None, str]:
 
 def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) -> tuple[float, str]:
     """Decides how many times the noise the signal may be: what products in float32 resolve, where float64 is too slow,
-    elsewhere what those in float64 do, unless steps are named.
+    elsewhere what those in float64 do, unless steps or hyperparameters are named.
 
     Dense data tell the kernel at short distances only, so that little is lost with a smaller signal and shorter length
     scales (`Hyperparameters.with_signal_within`). Where noise is known the learned part of it says nothing about that,
@@ -113,7 +114,7 @@ def choose_signal_ratio(request: Request, solver: Solver, dtype: torch.dtype) ->
     if request.known_noise:
         return math.inf, ""
     if not few_steps(solver) or dtype != torch.float32 or not slow:
-        own = is_auto(request.settings.n_steps)
+        own = is_auto(request.settings.n_steps) and not isinstance(request.settings.init, Hyperparameters)
         return (resolved_ratio(request.n, DOUBLE_SHARE, torch.float64) if own else math.inf), ""
     ratio = resolved_ratio(request.n, ROUNDING_SHARE)
     return ratio, (
@@ -127,7 +128,10 @@ def choose_factor_last(request: Request, solver: Solver) -> tuple[bool, str]:
     whether they have any."""
     own = is_auto(request.settings.solver) and is_auto(request.settings.dtype)
     seconds = FACTOR_WORK * usual_rates(request).exact * request.n**3
-    fits = H_fits(request.n, torch.float64, request.memory_budget - dense_bytes(request.n, torch.float32))
+    beside = dense_bytes(request.n, torch.float32) + vector_bytes(request.n, request.d, request.n_probes, torch.float64)
+    if solver.name == "cg":  # whose own factor may be in float64 by then
+        beside += dense_bytes(request.n, torch.float64)
+    fits = H_fits(request.n, torch.float64, request.memory_budget - beside)
     in_time = seconds <= FACTOR_SECONDS[request.device.type == "cuda"]
     return own and in_time and fits and solver.name != "cholesky", ""
 

@@ -47,9 +47,6 @@ VOUCHED = 0.3
 FAILURES = (FloatingPointError, torch.linalg.LinAlgError)
 """Errors that a step or a solve raises where numbers, not code, are the reason."""
 
-NO_MEMORY = (MemoryError, torch.OutOfMemoryError)
-"""Errors of a solve that may as well be left out."""
-
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -232,7 +229,6 @@ def _vouched(
     logger.info("the noise is raised from %.3g to %.3g, and solved for once more", float(theta.noise_scale), least)
     raised = Hyperparameters(torch.tensor(least, dtype=torch.float64), theta.signal_scale, theta.length_scales)
     promoted = posterior.x.dtype != problem.operator.dtype  # more noise may do without float64
-    object.__setattr__(posterior, "factor", None)  # made again if it is asked for: two would not fit
     state = replace(
         found.state.without_note(LAST_SOLVE),
         nu=raised.unconstrained,
@@ -241,14 +237,16 @@ def _vouched(
         draw=None if promoted else draw,
         solver_state=None,
     )
-    ends = (KeyboardInterrupt, *FAILURES, *(NO_MEMORY if part.alone else ()))  # others would wait for this process
     try:
         problem, state = _ready(problem, options, state)
         state, made = _last(problem, options, state, generator)
-    except ends as error:
-        logger.warning("the noise stays as it was found: %s", str(error.with_traceback(None)) or "interrupted")
-        ended = "interrupted" if isinstance(error, KeyboardInterrupt) else found.stopped_early
-        return replace(found, stopped_early=ended)
+    except (KeyboardInterrupt, MemoryError, RuntimeError, *FAILURES) as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        spared = part.alone and _no_memory(error)  # of several processes the others would wait for this one
+        if not (interrupted or spared or isinstance(error, FAILURES)):
+            raise
+        logger.warning("the noise stays as it was found: %s", str(error.with_traceback(None)) or type(error).__name__)
+        return replace(found, stopped_early="interrupted" if interrupted else found.stopped_early)
     final = made.final.after(found.final)
     if not made.final.converged or (found.accuracy.suffices and not made.accuracy.suffices):
         logger.info("the noise stays as it was found: the solve with more has not converged (%s)", final.stop_reason)
@@ -257,6 +255,12 @@ def _vouched(
         found, posterior=made.posterior, final=final, state=state, accuracy=made.accuracy,
         noise_found=float(theta.noise_scale),
     )  # fmt: skip
+
+
+def _no_memory(error: BaseException) -> bool:
+    """Says whether an error is about memory: torch raises a plain RuntimeError for that of a CPU."""
+    told = str(error).lower()
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "memory" in told or "alloc" in told
 
 
 def _lost(error: Exception, state: TrainingState) -> PrecisionLostError:
