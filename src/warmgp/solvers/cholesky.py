@@ -39,8 +39,8 @@ class Cholesky(Solver):
     """Solves directly in float64, whatever the operator's dtype.
 
     It counts as one iteration and no epochs (a factorisation applies no product); the check of its residual is one
-    epoch of overhead, and a second one where a correction follows. A start that already meets the tolerance is returned as
-    it is.
+    epoch of overhead, and a second one where a correction follows. A start that already meets the tolerance is returned
+    as it is.
     """
 
     name = "cholesky"
