@@ -396,6 +396,5 @@ class KernelOperator(ABC):
     def _exact(self) -> bool:
         """Whether distances are differences: also where a product's rounding in r² would rival the noise, in float64,
         which is taken for the truth, that of n entries together: pairs of categories have the same."""
-        entries = self.n if self.dtype == torch.float64 else 1
-        rounding = 4.0 * torch.finfo(self.dtype).eps * self._largest * entries
+        rounding = 4.0 * torch.finfo(self.dtype).eps * self._largest * (self.n if self.dtype == torch.float64 else 1)
         return self._exact_differences or rounding > 0.1 * self.noise.least / self.signal_variance
