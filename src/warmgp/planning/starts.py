@@ -37,9 +37,9 @@ ROUNDING_SHARE = 0.1
 residual in float64 takes the rest away."""
 
 DOUBLE_SHARE = 0.01
-"""The same where float64 has the last word and nobody has named steps: copies of rows without noise, such as a table of
-all combinations of a few values, make the likelihood rise with the signal for ever, to where not even a factor in
-float64 exists."""
+"""The same where float64 has the last word and nobody has named steps or a θ to start from: copies of rows without
+noise, such as a table of all combinations of a few values, make the likelihood rise with the signal for ever, to where
+not even a factor in float64 exists."""
 
 SLOW_DOUBLE = {True: 10.0, False: 60.0}
 """Seconds of a step in float64 above which training stays in float32, and within what that resolves, by whether it is

@@ -16,10 +16,6 @@ from warmgp.solvers.result import SolveResult, StoppingRule
 from warmgp.solvers.sums import rounded
 from warmgp.solvers.triangular import factor_or_raise, solve_with_factor
 
-CORRECTED = 1e-6
-"""The relative residual in float64 above which a correction follows, whatever the tolerance is: rounding leaves as much
-at a signal of some ten thousand noise scales, and may leave it in a few rows."""
-
 
 @dataclass(frozen=True)
 class CholeskyState:
@@ -39,8 +35,7 @@ class Cholesky(Solver):
     """Solves directly in float64, whatever the operator's dtype.
 
     It counts as one iteration and no epochs (a factorisation applies no product); the check of its residual is one
-    epoch of overhead, and a second one where a correction follows. A start that already meets the tolerance is returned
-    as it is.
+    epoch of overhead. A start that already meets the tolerance is returned as it is.
     """
 
     name = "cholesky"
@@ -68,9 +63,7 @@ class Cholesky(Solver):
         progress.v.copy_(rounded(exact, progress.v.dtype) if operator.sums_count else exact)
         progress.count(0.0)
         progress.refresh()
-        double = progress.v.dtype == torch.float64
-        if not rule.met(progress.norms()) or (double and max(progress.norms()) > CORRECTED):
-            # rounding: the same factor takes most of what it left away
+        if not rule.met(progress.norms()):  # rounding: the same factor takes most of what it left away
             rest = part.own(solve_with_factor(state.factor, part.whole(progress.r).double()))
             if operator.sums_count:
                 progress.v.copy_(rounded(progress.v.double() + rest, progress.v.dtype))
