@@ -150,12 +150,15 @@ def test_without_a_way_out_float32_stays_float32() -> None:
 
 
 def test_the_regressor_tells_and_resumes_a_promoted_training(tmp_path: Path) -> None:
-    """Bit for bit: the checkpoint's solutions are float64, and so is what goes on from them."""
+    """Bit for bit: the checkpoint's solutions are float64, and so is what goes on from them.
+
+    Float32 leaves 0.006 to 0.01 here, as the CPU rounds: far from the tolerance.
+    """
     x, y = low_noise()
     X, t = x.numpy(), y.numpy()
     settings = {
         "solver": "cg", "n_steps": 5, "learning_rate": 1e-3, "init": Hyperparameters(1e-3, 1.0, [1.0, 1.0]),
-        "n_probes": 5, "n_features": 300, "random_state": 0, "noise_floor": 1e-6, "device": "cpu",
+        "n_probes": 5, "n_features": 300, "random_state": 0, "noise_floor": 1e-6, "device": "cpu", "tol": 0.001,
     }  # fmt: skip
     whole = GPRegressor(**settings).fit(X, t)
     assert whole.plan_.dtype == torch.float32 and whole.plan_.promote
