@@ -31,7 +31,7 @@ from warmgp.planning.plan import duration
 from warmgp.planning.planner import make_plan, operator_for, plan_for
 from warmgp.planning.request import Request, Settings
 from warmgp.planning.starts import DOUBLE_SHARE
-from warmgp.training.near_likelihood import NearStart
+from warmgp.training.near_start import NearStart
 
 GIB = 2**30
 

@@ -25,7 +25,10 @@ from warmgp import (
 )
 from warmgp.kernels import get_kernel
 from warmgp.training import Problem, train_only
+from warmgp.training.bars import StartBar
 from warmgp.training.initialisation import sample_start, subset_heuristic
+from warmgp.training.state import Callback, record_without_solve
+from warmgp.training.step import initial_state
 
 KERNEL = get_kernel("matern32")
 
@@ -196,6 +199,36 @@ def test_a_sample_start_is_a_training_on_those_rows() -> None:
     assert torch.equal(state.nu, truth.nu) and torch.equal(state.adam.second, truth.adam.second)
     assert state.adam.t == 4 and state.step == 0 and state.history == ()
     assert state.solution is None and state.draw is None  # they belong to the sample
+
+
+@pytest.mark.parametrize(
+    ("init", "phase"), [("climb", "by climbs"), ("near", "by near neighbours"), ("sample", "on a sample")]
+)
+def test_the_bar_of_a_start_names_its_phase(capsys: pytest.CaptureFixture[str], init: str, phase: str) -> None:
+    GPRegressor(**{**SETTINGS, "init": init, "verbose": True}).fit(*data())
+    shown = capsys.readouterr().err
+    assert f"{phase}, noise" in shown
+    others = {"by climbs", "by near neighbours", "on a sample", "by groups", "neighbourhood"} - {phase}
+    assert not any(other in shown for other in others)
+
+
+def test_a_phase_of_a_start_has_its_share_of_the_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    theta = Hyperparameters.ones(1)
+    state = initial_state(DenseOperator(torch.zeros(2, 1), KERNEL, theta), TrainingOptions(Cholesky(), Exact()))
+
+    def show(callback: Callback, steps: int) -> int:
+        for step in range(steps):
+            callback(record_without_solve(theta, step, 0.0, 0.1), state)
+        return int(bar._bar.n)
+
+    with StartBar({"first": 5, "second": 3, "third": 4}) as bar:
+        both = bar.of("first", "second")
+        assert show(both, 2) == 2
+        assert show(both, 1) == 6  # the first is over, and has left the rest of its share
+        third = bar.of("third")
+        assert show(third, 9) == 12  # no further than its share
+        assert show(third, 1) == 12
+        assert "third, noise 1" in bar._bar.postfix
 
 
 def test_the_regressor_starts_on_a_sample(short: None, capsys: pytest.CaptureFixture[str]) -> None:

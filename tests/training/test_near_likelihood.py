@@ -15,7 +15,8 @@ from warmgp.kernels import KERNELS, get_kernel
 from warmgp.operators.near_points import first_stretch, nearest_before
 from warmgp.training import last_solve
 from warmgp.training.limits import Limits
-from warmgp.training.near_likelihood import NearStart, Terms, climb, near_log_likelihood, near_start, near_terms
+from warmgp.training.near_likelihood import Terms, climb, near_log_likelihood, near_terms
+from warmgp.training.near_start import NearStart, near_start
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -22,7 +22,8 @@ from warmgp.training.last_solve import finish
 from warmgp.training.limits import Limits
 from warmgp.training.local_start import LocalStart, local_start
 from warmgp.training.loop import train_problem
-from warmgp.training.near_likelihood import NearStart, Terms, climb, near_log_likelihood, near_start
+from warmgp.training.near_likelihood import Terms, climb, near_log_likelihood
+from warmgp.training.near_start import NearStart, near_start
 from warmgp.training.problem import Problem
 from warmgp.training.rotation import AngleSearch, find_angle
 from warmgp.training.step import initial_state, take_step

@@ -17,11 +17,12 @@ from warmgp.planning.plan import Plan, duration
 from warmgp.processes import current_team
 from warmgp.training.bars import StartBar, TrainingBar
 from warmgp.training.exact_climb import ExactClimb, climbed_start
+from warmgp.training.fine_structure import finer
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
 from warmgp.training.kernel_choice import rough_start
 from warmgp.training.limits import Limits
 from warmgp.training.local_start import local_start
-from warmgp.training.near_likelihood import near_start
+from warmgp.training.near_start import NearStart, near_start
 from warmgp.training.prior import Prior
 from warmgp.training.problem import Problem
 from warmgp.training.rehearsal import rehearse
@@ -160,40 +161,71 @@ def _begun(
     if plan.init == "ones":
         return initial_state(operator, options)
     x, y, noise = problem.x_exact, problem.y_exact, operator.rows
-    began = time.perf_counter()
-    count = {"sample": 1, "near": 0, "climb": 0}.get(plan.init, min(N_CENTROIDS, operator.n))
+    limits = Limits(options.noise_floor, options.signal_ratio, options.tied, options.learn_noise)
+    few = plan.local is not None and _has_few(plan, problem, limits)
     with contextlib.ExitStack() as stack:
-        more = plan.local.n_steps if plan.local else 0
-        more += plan.near.rough_evaluations + plan.near.evaluations if plan.near else 0
-        more += plan.climb.most if plan.climb else 0
+        phases = _phases(plan, operator.n, few)
         title = _title("initialising", expected_time(plan))
-        callbacks: list[Callback] = [stack.enter_context(StartBar(count, N_STEPS, more, title))] if verbose else []
-        if options.until is not None:
-            callbacks.append(_until(began + START_SHARE * (options.until - began)))
-        limits = Limits(options.noise_floor, options.signal_ratio, options.tied, options.learn_noise)
+        watch = _Watch(stack.enter_context(StartBar(phases, title)) if verbose else None, options.until)
         if plan.climb is not None:
             theta = climbed_start(
                 x, y, operator.kernel, plan.climb, lengths, limits, chosen=chosen, generator=generator, noise=noise,
-                callbacks=callbacks,
+                callbacks=watch.of(*phases),
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
         elif plan.near is not None:
             theta = near_start(
                 x, y, operator.kernel, chosen or rough_start(x.shape[1], lengths, True),
                 plan.near, limits, rough=chosen is None, generator=generator, noise=noise,
-                callbacks=callbacks,
+                callbacks=watch.of(*phases),
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
         elif plan.init == "sample":
-            state = _on_sample(plan, options, problem, generator, callbacks, chosen)
+            state = _on_sample(plan, options, problem, generator, watch, limits, chosen, few)
         else:
             theta = subset_heuristic(
                 x, y, operator.kernel, generator=generator, ard=lengths == x.shape[1],
                 neighbourhood_size=plan.neighbourhood_size, noise_floor=options.noise_floor, tied=options.tied,
-                learn_noise=options.learn_noise, noise=noise, callbacks=callbacks,
+                learn_noise=options.learn_noise, noise=noise, callbacks=watch.of(*phases),
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
     return state
+
+
+class _Watch:
+    """Makes the callbacks of a start's phases: its bar, where there is one, and the end of its share of the time."""
+
+    def __init__(self, bar: StartBar | None, until: float | None) -> None:
+        now = time.perf_counter()
+        self._bar, self._until = bar, None if until is None else now + START_SHARE * (until - now)
+
+    def of(self, *phases: str) -> list[Callback]:
+        """Returns the callbacks of a phase, or of several that are one call."""
+        bar = [] if self._bar is None else [self._bar.of(*phases)]
+        return bar if self._until is None else [*bar, _until(self._until)]
+
+
+ON_A_SAMPLE, BY_GROUPS = "on a sample", "by groups of near points"
+
+
+def _phases(plan: Plan, n: int, few: bool) -> dict[str, int]:
+    """Returns the phases of a start, as a bar names them, and the most steps or evaluations of each."""
+    if plan.climb is not None:
+        return {"by climbs": plan.climb.most}
+    if plan.near is not None:
+        return {"by near neighbours": plan.near.rough_evaluations + plan.near.evaluations}
+    if plan.init == "sample":
+        sample = {ON_A_SAMPLE: ExactClimb(plan.sample_size).most if few else N_STEPS}
+        return sample if plan.local is None else {**sample, BY_GROUPS: plan.local.n_steps}
+    count = min(N_CENTROIDS, n)
+    return {f"neighbourhood {number} of {count}": N_STEPS for number in range(1, count + 1)}
+
+
+def _has_few(plan: Plan, problem: Problem, limits: Limits) -> bool:
+    """Says whether the sample of a plan has few points for a length scale: steps would learn its noise by heart."""
+    operator = problem.operator
+    groups = limits.groups(operator.theta.length_scales.numel())
+    return Prior.of_few(plan.sample_size, problem.x_exact.shape[1], groups, operator.rows) is not None
 
 
 def _on_sample(
@@ -201,38 +233,52 @@ def _on_sample(
     options: TrainingOptions,
     problem: Problem,
     generator: torch.Generator,
-    callbacks: list[Callback],
+    watch: _Watch,
+    limits: Limits,
     chosen: Hyperparameters | None,
+    few: bool,
 ) -> TrainingState:
     """Returns the state after a training on a random sample, and by groups of near points where the plan has them.
 
     With many inputs it begins where the choice of the kernel ended, or at long length scales: at ones points would not
-    know of each other. Otherwise that end is held against what training leads to. Before groups a sample with few
-    points for a length scale is climbed, with what is thought beforehand: steps would learn its noise by heart.
+    know of each other. Otherwise that end is held against what training leads to. Before groups a sample with ``few``
+    points for a length scale is climbed, with what is thought beforehand. Where near points show a finer structure than
+    a sample does, training goes on from what these lead to.
     """
     x, y, operator = problem.x_exact, problem.y_exact, problem.operator
     first, lengths = operator.theta, operator.theta.length_scales.numel()
+    callbacks = watch.of(ON_A_SAMPLE)
     if x.shape[1] > MANY_INPUTS:
         first = chosen or rough_start(x.shape[1], lengths, False)
-    if plan.local is None:
-        return _trained_sample(plan, options, problem, generator, callbacks, first, chosen)
-    limits = Limits(options.noise_floor, tied=options.tied, learned=options.learn_noise)
-    if Prior.of_few(plan.sample_size, x.shape[1], limits.groups(lengths), operator.rows) is not None:
+    if few:
         theta = climbed_start(
-            x, y, operator.kernel, ExactClimb(plan.sample_size), lengths, limits, chosen=first, generator=generator,
-            noise=operator.rows, callbacks=callbacks,
+            x, y, operator.kernel, ExactClimb(plan.sample_size), lengths, replace(limits, ratio=math.inf), chosen=first,
+            generator=generator, noise=operator.rows, callbacks=callbacks,
         )  # fmt: skip
-    else:  # budgets and steps are for all points
-        rule = replace(options.rule, max_epochs=None)
-        some = replace(
-            options, rule=rule, first_epochs=None, signal_ratio=math.inf, learning_rate=plan.local.learning_rate
-        )
-        theta = Hyperparameters.from_unconstrained(
-            _trained_sample(plan, some, problem, generator, callbacks, first, None).nu
-        )
+        state = initial_state(operator.at(theta), options)
+    else:
+        if plan.local is None:
+            state = _trained_sample(plan, options, problem, generator, callbacks, first, chosen)
+        else:  # budgets and steps are for all points
+            some = replace(
+                options, rule=replace(options.rule, max_epochs=None), first_epochs=None, signal_ratio=math.inf,
+                learning_rate=plan.local.learning_rate,
+            )  # fmt: skip
+            state = _trained_sample(plan, some, problem, generator, callbacks, first, None)
+        if fine := finer(
+            x, y, operator.kernel, state.theta, limits, generator=generator, noise=operator.rows, known=chosen
+        ):
+            theta = near_start(
+                x, y, operator.kernel, fine, NearStart(), limits, generator=generator, noise=operator.rows,
+                callbacks=callbacks,
+            )  # fmt: skip
+            state = initial_state(operator.at(theta), options)
+    if plan.local is None:
+        return state
     theta = local_start(
-        x, y, operator.kernel, Hyperparameters.from_unconstrained(options.begun(theta, operator.kernel)), plan.local,
-        generator=generator, hold=options.held, tie=options.allowed, noise=operator.rows, callbacks=callbacks,
+        x, y, operator.kernel, Hyperparameters.from_unconstrained(options.begun(state.theta, operator.kernel)),
+        plan.local, generator=generator, hold=options.held, tie=options.allowed, noise=operator.rows,
+        callbacks=watch.of(BY_GROUPS),
     )  # fmt: skip
     return initial_state(operator.at(theta), options)
 

@@ -35,7 +35,7 @@ from warmgp.schema import (
 from warmgp.solvers import SOLVERS, Solver, StoppingRule
 from warmgp.training.exact_climb import ExactClimb
 from warmgp.training.local_start import LocalStart
-from warmgp.training.near_likelihood import NearStart
+from warmgp.training.near_start import NearStart
 from warmgp.training.state import StepRecord
 from warmgp.trend import MOST_TERMS
 

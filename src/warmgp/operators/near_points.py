@@ -52,6 +52,11 @@ def nearest_others(z: NDArray[np.float64], m: int) -> NDArray[np.int64]:
     return without_own(found)
 
 
+def nearest_to(z: NDArray[np.float64], places: NDArray[np.int64], m: int) -> NDArray[np.int64]:
+    """Returns the places of the m points of z, (n, d), nearest to each of some of them: (p, m), itself among them."""
+    return cKDTree(z, balanced_tree=False).query(z[places], m, workers=torch.get_num_threads())[1].reshape(-1, m)
+
+
 def without_own(found: NDArray[np.int64]) -> NDArray[np.int64]:
     """Returns the m near points (n, m) of each point that are not the point itself, of m + 1 that were found.
 

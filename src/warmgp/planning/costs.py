@@ -24,7 +24,7 @@ from warmgp.planning.threads import limited_threads, worth_now
 from warmgp.solvers.triangular import inverse_from_factor, solve_with_factor
 from warmgp.training.kernel_choice import work_of_choice
 from warmgp.training.local_start import LocalStart
-from warmgp.training.near_likelihood import NearStart
+from warmgp.training.near_start import NearStart
 
 SIZE = 1500
 """Points that rates are measured with."""

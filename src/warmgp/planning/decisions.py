@@ -27,7 +27,7 @@ from warmgp.planning.solver_choice import (
 from warmgp.planning.starts import SAMPLE_BEFORE_GROUPS, can_climb, climbs_all, final_steps
 from warmgp.solvers import Cholesky, Solver, StoppingRule
 from warmgp.training.local_start import LocalStart
-from warmgp.training.near_likelihood import NearStart
+from warmgp.training.near_start import NearStart
 
 SAMPLE_FROM = 6_000
 """The points from which on training starts on a random sample: steps on all of them are dear enough."""

@@ -11,7 +11,7 @@ from warmgp.gradient import GradientEstimator
 from warmgp.solvers import Solver, StoppingRule
 from warmgp.training.exact_climb import ExactClimb
 from warmgp.training.local_start import LocalStart
-from warmgp.training.near_likelihood import NearStart
+from warmgp.training.near_start import NearStart
 
 INITS = ("ones", "climb", "sample", "near", "subset", "given")
 """The ways in which a planned training may start."""

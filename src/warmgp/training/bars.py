@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import accumulate
 from typing import Self
 
 from tqdm.auto import tqdm
 
-from warmgp.training.state import StepRecord, TrainingState
+from warmgp.training.state import Callback, StepRecord, TrainingState
 
 
 class TrainingBar:
@@ -35,19 +37,28 @@ class TrainingBar:
 
 
 class StartBar(TrainingBar):
-    """Shows a start on part of the data: one bar over the steps of all neighbourhoods, or of a sample and of the
-    ``more`` steps that correct it; with no neighbourhood, over evaluations by near points."""
+    """Shows a start on part of the data: one bar over its phases, of which each has as many steps as it may take.
 
-    def __init__(self, n_neighbourhoods: int, n_steps: int, more: int = 0, title: str = "initialising") -> None:
-        super().__init__(n_neighbourhoods * n_steps + more, title)
-        self._of, self._number = n_neighbourhoods, 0
+    A phase that ends sooner leaves the rest of its share at once, and one that goes on longer stays at the end of it.
+    """
 
-    def _told(self, record: StepRecord) -> str:
-        self._number += record.step == 0
-        if self._of == 0 or (self._of == 1 and self._number > 1):
-            return f"by near neighbours, noise {record.noise_scale:.4g}"
-        if self._of == 0:
-            return f"by climbs, noise {record.noise_scale:.4g}"
-        if self._of == 1:
-            return f"on a sample, noise {record.noise_scale:.4g}"
-        return f"neighbourhood {self._number} of {self._of}, noise {record.noise_scale:.4g}"
+    def __init__(self, phases: Mapping[str, int], title: str = "initialising") -> None:
+        super().__init__(sum(phases.values()), title)
+        ends = accumulate(phases.values())
+        self._shares = {phase: (end - steps, end) for (phase, steps), end in zip(phases.items(), ends, strict=True)}
+
+    def of(self, *phases: str) -> Callback:
+        """Returns the callback that shows a phase, or several in turn, of which each begins with a step 0.
+
+        The share of a phase begins where those before it should have ended.
+        """
+        coming, (phase, first, last) = iter(phases), ("", 0, 0)
+
+        def show(record: StepRecord, _: TrainingState) -> None:
+            nonlocal phase, first, last
+            if record.step == 0 and (name := next(coming, None)):
+                phase, (first, last) = name, self._shares[name]
+            self._bar.set_postfix_str(f"{phase}, noise {record.noise_scale:.4g}", refresh=False)
+            self._bar.update(min(last, max(first, int(self._bar.n)) + 1) - int(self._bar.n))
+
+        return show

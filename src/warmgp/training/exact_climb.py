@@ -22,8 +22,10 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.row_noise import RowNoise, rows_at
+from warmgp.training.fine_structure import finer
 from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.near_likelihood import Climbed, Terms, climb
+from warmgp.training.near_start import NearStart, near_start
 from warmgp.training.prior import Prior
 from warmgp.training.state import Callback
 
@@ -103,14 +105,14 @@ def climbed_start(
     if len(rows) > COMPARED:
         some = rows[torch.randperm(len(rows), generator=generator)[:COMPARED].to(x.device)]
         places = sorted(places, key=lambda theta: -ascent.climbed(some, theta, how.short).value)[:TAKEN]
-    if prior is None:
-        best = max((ascent.climbed(rows, theta, how.short) for theta in places), key=lambda end: end.value)
-        return ascent.climbed(rows, best.theta, how.evaluations, LEAST_GAIN).theta
-    found = [ascent.climbed(rows, theta, FINDING).theta for theta in places]
-    ends = sorted((ascent.climbed(rows, theta, how.short, prior=prior) for theta in found), key=lambda end: -end.value)
-    finalists = ends[: FINALISTS if len(rows) <= COMPARED else 1]
-    tops = (ascent.climbed(rows, end.theta, how.evaluations, LEAST_GAIN, prior) for end in finalists)
-    return max(tops, key=lambda top: top.value).theta
+    top = ascent.highest(rows, places, prior)
+    if fine := finer(x, y, kernel, top.theta, limits, generator=generator, noise=noise, known=chosen):
+        if len(rows) < n:  # which may be too far from each other to show it
+            return near_start(
+                x, y, kernel, fine, NearStart(), limits, generator=generator, noise=noise, callbacks=callbacks
+            )
+        top = max(top, ascent.climbed(rows, fine, how.evaluations, LEAST_GAIN, prior), key=lambda end: end.value)
+    return top.theta
 
 
 def starting_places(d: int, lengths: int) -> list[Hyperparameters]:
@@ -130,6 +132,18 @@ class _Ascent:
     how: ExactClimb
     noise: RowNoise | None
     callbacks: tuple[Callback, ...]
+
+    def highest(self, rows: Tensor, places: list[Hyperparameters], prior: Prior | None) -> Climbed:
+        """Returns the highest top of some rows' likelihood, times the prior if there is one, from these places."""
+        how = self.how
+        if prior is None:
+            best = max((self.climbed(rows, theta, how.short) for theta in places), key=lambda end: end.value)
+            return self.climbed(rows, best.theta, how.evaluations, LEAST_GAIN)
+        found = [self.climbed(rows, theta, FINDING).theta for theta in places]
+        ends = (self.climbed(rows, theta, how.short, prior=prior) for theta in found)
+        finalists = sorted(ends, key=lambda end: -end.value)[: FINALISTS if len(rows) <= COMPARED else 1]
+        tops = (self.climbed(rows, end.theta, how.evaluations, LEAST_GAIN, prior) for end in finalists)
+        return max(tops, key=lambda top: top.value)
 
     def climbed(
         self,

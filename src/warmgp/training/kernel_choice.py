@@ -21,6 +21,7 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, Kernel
 from warmgp.operators.row_noise import RowNoise
+from warmgp.training.fine_structure import finer
 from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.near_likelihood import Terms, climb, near_terms
 from warmgp.training.prior import Prior
@@ -137,6 +138,9 @@ def choose_kernel(
         return _Contender(kernel, found.theta, found.value, judged.densities(x, y, kernel, found.theta, noise))
 
     usual = contender(KERNELS[USUAL], start, first)
+    if fine := finer(x, y, usual.kernel, usual.theta, limits, generator=generator, noise=noise):
+        climbed, judged = _terms(x, fine, True, generator)
+        usual = contender(usual.kernel, fine, first)
     rough, smooth = (contender(KERNELS[name], usual.theta, then) for name in ("matern12", "matern52"))
     others = [rough, smooth]
     if len(x) <= FEW:  # from its neighbour: at the length scales of Matérn-3/2 its climbs go astray

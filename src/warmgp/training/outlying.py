@@ -23,6 +23,7 @@ from warmgp.kernels import Kernel
 from warmgp.operators.new_points import NearPoints
 from warmgp.operators.row_noise import Noise, RowNoise, rows_at
 from warmgp.training.exact_climb import starting_places
+from warmgp.training.fine_structure import finer
 from warmgp.training.limits import Limits
 from warmgp.training.near_likelihood import Climbed, Terms, climb, near_terms
 
@@ -171,8 +172,14 @@ class _Rough:
             terms = Terms(some[terms.groups], 1)
         else:
             terms = Terms(some[None, :POINTS], min(POINTS, len(some)))
-        best = max((self._climb(terms, start, limits, SHORT) for start in starts), key=lambda one: one.value)
-        return self._climb(terms, best.theta, limits, LONG).theta
+        best = max((self._climb(terms, start, limits, SHORT) for start in starts), key=lambda one: one.value).theta
+        fine = None
+        if theta is None:  # a later round begins where this one ends
+            fine = finer(
+                self.x[some], self.y[some], self.kernel, best, limits, generator=torch.Generator().manual_seed(0),
+                noise=self.weighted.at(some),
+            )  # fmt: skip
+        return self._climb(terms, fine or best, limits, LONG).theta
 
     def _climb(self, terms: Terms, theta: Hyperparameters, limits: Limits, evaluations: int) -> Climbed:
         return climb(self.x, self.y, terms, self.kernel, theta, limits, evaluations=evaluations, noise=self.weighted)

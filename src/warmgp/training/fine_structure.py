@@ -1,0 +1,181 @@
+"""Length scales that a climb from long ones does not find: those of waves, of which the data hold many.
+
+A climb goes uphill. Where y goes up and down many times over the range of an input, longer length scales than a wave
+explain nothing, noise takes all of it, and the likelihood is flat from there: 900 points of a sine with 60 periods were
+told to be noise. Near points show what random ones hide. Each of some points is predicted from those nearest to it, by
+length scales down to the distance of neighbours; where one of these makes them clearly likelier than where a climb has
+ended, the climb begins again from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from warmgp.hyperparameters import Hyperparameters
+from warmgp.kernels import Kernel
+from warmgp.operators.near_points import nearest_to
+from warmgp.operators.row_noise import RowNoise
+from warmgp.training.limits import ANYWHERE, Limits
+from warmgp.training.near_likelihood import Terms
+
+logger = logging.getLogger(__name__)
+
+FEW_INPUTS = 3
+"""The inputs up to which near points are near in all of them, so that they tell nearly everything. Of more inputs as
+many are looked at, one by one: those along which y turns fastest."""
+
+ASKED, NEIGHBOURS = 300, 30
+"""The points that are predicted, and from how many each."""
+
+MOST_ROWS = 50_000
+"""The rows among which neighbours are looked for: every look sorts them into a tree, which takes them 20 ms."""
+
+FEWEST = 30
+"""The points, and the values of an input, below which a wave is not to be told from chance."""
+
+LONGEST, STEP = 0.25, 0.4
+"""The longest length scale that is tried, and what each next one is of it."""
+
+NOISES = (1.0, 0.3, 0.1)
+"""The noise beside these length scales, in units of what the climb has found."""
+
+CLEARLY, LEAST_GAIN = 3.0, 0.05
+"""The standard errors, and the nats, by which a point must be likelier on average."""
+
+
+def finer(
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    limits: Limits = ANYWHERE,
+    *,
+    generator: torch.Generator,
+    noise: RowNoise | None = None,
+    known: Hyperparameters | None = None,
+) -> Hyperparameters | None:
+    """Returns hyperparameters with shorter length scales by which x, (n, d), and y are clearly likelier than by θ.
+
+    None where there are none: as far as near points can tell, θ is on no wrong side of a hill. With fewer than
+    ``FEWEST`` points nothing is tried, and neither is one length scale for many inputs.
+
+    Parameters
+    ----------
+    limits, noise
+        See :func:`warmgp.training.near_likelihood.climb`.
+    generator : torch.Generator
+        Its seed alone is used: others draw from it what they would have drawn.
+    known : Hyperparameters, optional
+        Where a climb has ended that was looked at in this way; there is nothing else to try then.
+    """
+    n, d = x.shape
+    if n < FEWEST or (d > FEW_INPUTS and len(theta.length_scales) < d):
+        return None
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(generator.initial_seed()))
+    near = _Near(x, order[:MOST_ROWS].to(x.device))
+    here = near.terms(theta.length_scales).densities(x, y, kernel, theta, noise)
+    best, most = theta, here
+    for others in _tried(near, y, theta, limits) if known is None else _shorter(known, theta):
+        terms = near.terms(others[0].length_scales)
+        for other in others:
+            there = terms.densities(x, y, kernel, other, noise)
+            if float(there.mean()) > float(most.mean()):
+                best, most = other, there
+    gain = most - here
+    if not float(gain.mean()) > max(LEAST_GAIN, CLEARLY * float(gain.std()) / len(gain) ** 0.5):
+        return None
+    logger.info("points are likelier by their neighbours with shorter length scales, by %.2f each", float(gain.mean()))
+    return best
+
+
+class _Near:
+    """Finds the points nearest to some of the points x, (n, d), by any length scales, among those of ``rows``, (m,)."""
+
+    def __init__(self, x: Tensor, rows: Tensor) -> None:
+        some = x[rows].double()
+        self.z = (some - some.mean(0)).cpu().numpy()  # (m, d)
+        self.rows, self._asked = rows, np.arange(min(ASKED, len(rows)))
+
+    def spacing(self, columns: NDArray[np.bool_]) -> float:
+        """Returns the median distance of a point to the nearest one elsewhere, in some of the inputs alone."""
+        z = self.z[:, columns]
+        along = (z * np.random.default_rng(0).normal(size=z.shape[1])).sum(1)  # the same for copies, and for no others
+        z = z[np.unique(along, return_index=True)[1]]
+        asked = np.linspace(0, len(z) - 1, min(ASKED, len(z))).astype(np.int64)
+        if len(z) < FEWEST:
+            return math.inf
+        return float(np.median(np.linalg.norm(z[nearest_to(z, asked, 2)[:, 1]] - z[asked], axis=1)))
+
+    def terms(self, lengths: Tensor) -> Terms:
+        """Returns each of the points that are asked for, as the last of a group with those nearest to it."""
+        z = self.z / lengths.numpy()
+        near = nearest_to(z, self._asked, min(NEIGHBOURS + 1, len(z)))
+        return Terms(self.rows[torch.as_tensor(near[:, ::-1].copy()).to(self.rows.device)], 1)
+
+
+def _things(near: _Near, y: Tensor, theta: Hyperparameters, limits: Limits) -> list[Tensor]:
+    """Returns what may be finer than it is thought to be, as the length scales that get short together.
+
+    All inputs, and each thing alone, where there are few inputs; otherwise those along which y turns fastest.
+    """
+    groups = torch.tensor(limits.groups(len(theta.length_scales)))
+    each = [groups == group for group in groups.unique()]
+    if near.z.shape[1] <= FEW_INPUTS:
+        return [torch.ones_like(groups, dtype=torch.bool), *(each if len(each) > 1 else [])]
+    speed = _speed(near.z, y[near.rows].double().reshape(len(near.z), -1).cpu().numpy())
+    fastest = sorted(((speed[thing.numpy()].max(), place) for place, thing in enumerate(each)), reverse=True)
+    return [each[place] for value, place in fastest[:FEW_INPUTS] if value > 0]
+
+
+def _speed(z: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns how much y, (m, q), turns along each of the inputs z, (m, d), within a length of ``LONGEST``.
+
+    That is how much more the mean square of y_i − y_j is for points so far from each other in one input than for
+    neighbours in it, whatever the others are; 0 where it is not clearly more, or an input has few values.
+    """
+    found = np.zeros(z.shape[1])
+    for column, values in enumerate(z.T):
+        order = np.argsort(values, kind="stable")
+        along, targets = values[order], y[order]
+        far = np.searchsorted(along, along + LONGEST)
+        here = np.flatnonzero(far < len(along))
+        if len(here) < FEWEST or np.count_nonzero(np.diff(along)) < FEWEST - 1:
+            continue
+        more = np.square(targets[far[here]] - targets[here]) - np.square(targets[here + 1] - targets[here])  # (·, q)
+        more = more.mean(1)
+        if more.mean() > CLEARLY * more.std() / len(more) ** 0.5:
+            found[column] = more.mean()
+    return found
+
+
+def _tried(near: _Near, y: Tensor, theta: Hyperparameters, limits: Limits) -> Iterator[list[Hyperparameters]]:
+    """Yields hyperparameters, with several noises, whose length scales are short in one of some things: down to the
+    distance of neighbours in it."""
+    lengths = theta.length_scales
+    for thing in _things(near, y, theta, limits):
+        columns = thing.expand(near.z.shape[1])  # one length scale may serve all inputs
+        short, least = LONGEST, near.spacing(columns.numpy())
+        while short > least:
+            vector = torch.cat([theta.vector[:2], torch.where(thing, short, lengths.clamp_min(short))])
+            vector[1] = 1.0 if bool((vector[2:] <= LONGEST).all()) else vector[1].clamp_min(1.0)
+            yield [_noisy(vector, times, limits) for times in (NOISES if limits.learned else NOISES[:1])]
+            short *= STEP
+
+
+def _noisy(vector: Tensor, times: float, limits: Limits) -> Hyperparameters:
+    """Returns the hyperparameters of a vector, (2 + lengths,), with a multiple of its noise."""
+    sigma = (times * vector[:1]).clamp_min(limits.floor)
+    return Hyperparameters.from_vector(torch.cat([sigma, vector[1:]]))
+
+
+def _shorter(known: Hyperparameters, theta: Hyperparameters) -> Iterator[list[Hyperparameters]]:
+    """Yields what is known, where one of its length scales is as much shorter than that of θ as a next one here is."""
+    if bool((known.length_scales <= STEP * theta.length_scales).any()):
+        yield [known]

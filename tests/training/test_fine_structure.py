@@ -1,0 +1,220 @@
+"""Waves of which the data hold many are found, and nothing else is: by near points, beside the dense truth."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import gp_truth
+from warmgp import GPRegressor, Hyperparameters
+from warmgp.kernels import get_kernel
+from warmgp.operators.near_points import nearest_to
+from warmgp.training.exact_climb import ExactClimb, climbed_start
+from warmgp.training.fine_structure import LONGEST, STEP, finer
+from warmgp.training.kernel_choice import choose_kernel, rough_start
+from warmgp.training.limits import Limits
+from warmgp.training.near_start import NearStart, near_start
+from warmgp.training.outlying import Rows, outlying_weights
+
+MATERN = get_kernel("matern32")
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def waves(n: int, d: int = 1, periods: float = 60.0, noise: float = 0.1, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Standardised inputs, and a sine along the last of them, with noise."""
+    x = torch.rand(n, d, dtype=torch.float64, generator=seeded(seed))
+    y = (2 * math.pi * periods * x[:, -1]).sin() + noise * torch.randn(
+        n, dtype=torch.float64, generator=seeded(seed + 1)
+    )
+    return (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
+
+
+def theta_of(*values: float) -> Hyperparameters:
+    return Hyperparameters.from_vector(torch.tensor(values, dtype=torch.float64))
+
+
+def asleep(d: int) -> Hyperparameters:
+    """Where a climb ends that takes everything for noise."""
+    return theta_of(1.0, 0.1, *[3.0] * d)
+
+
+def r_squared(model: GPRegressor, x: Tensor, y: Tensor) -> float:
+    return float(model.score(x.numpy(), y.numpy()))
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_waves_in_few_inputs_are_likelier_than_noise_by_the_dense_likelihood(d: int) -> None:
+    x, y = waves(900, d, periods=[60, 20, 10][d - 1])
+    found = finer(x, y, MATERN, asleep(d), generator=seeded())
+    assert found is not None
+    assert found.length_scales[-1] <= LONGEST
+    exact = [gp_truth.log_marginal_likelihood("matern32", x, y, theta.vector) for theta in (found, asleep(d))]
+    assert exact[0] > exact[1] + 0.05 * len(x)
+
+
+def test_of_many_inputs_the_one_with_waves_is_found() -> None:
+    x, y = waves(3_000, 6, periods=30)
+    y = y + x[:, 0]
+    found = finer(x, y, MATERN, theta_of(0.7, 2.0, *[4.0] * 6), generator=seeded())
+    assert found is not None
+    assert found.length_scales[-1] <= LONGEST
+    assert torch.equal(found.length_scales[:-1], torch.full((5,), 4.0, dtype=torch.float64))
+    assert found.signal_scale == 2.0
+
+
+@pytest.mark.parametrize("d", [1, 2, 8])
+def test_noise_alone_is_no_wave(d: int) -> None:
+    # A gain of three standard errors over some 15 candidates comes by chance less than once in 50 draws.
+    for seed in range(20):
+        x, y = waves(400, d, noise=1e6, seed=seed)
+        assert finer(x, y, MATERN, asleep(d), generator=seeded(seed)) is None
+
+
+@pytest.mark.parametrize("name", ["matern12", "matern32", "rbf"])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_nothing_is_finer_than_the_truth(name: str, d: int) -> None:
+    truth = theta_of(0.3, 1.0, *[0.8] * d)
+    for seed in range(5):
+        x = torch.randn(400, d, dtype=torch.float64, generator=seeded(seed))
+        draws = torch.randn(400, dtype=torch.float64, generator=seeded(100 + seed))
+        y = torch.linalg.cholesky(gp_truth.h_matrix(name, x, truth.vector)) @ draws
+        assert finer(x, y, get_kernel(name), truth, generator=seeded(seed)) is None
+
+
+def test_the_generator_is_left_as_it_is() -> None:
+    x, y = waves(900)
+    generator = seeded(3)
+    torch.rand(5, generator=generator)
+    state = generator.get_state()
+    first = finer(x, y, MATERN, asleep(1), generator=generator)
+    assert torch.equal(generator.get_state(), state)
+    torch.rand(5, generator=generator)
+    again = finer(x, y, MATERN, asleep(1), generator=generator)
+    assert first is not None
+    assert again is not None
+    assert torch.equal(first.vector, again.vector)
+
+
+def test_tied_length_scales_get_short_together() -> None:
+    x, y = waves(3_000, 3, periods=10)
+    y = y + waves(3_000, 2, periods=10)[1].roll(1)
+    x = x[:, [2, 1, 0, 1, 0]]  # the first and the fourth input are of one thing
+    found = finer(x, y, MATERN, asleep(5), Limits(tied=(0, 1, 2, 0, 3)), generator=seeded())
+    assert found is not None
+    assert found.length_scales[0] == found.length_scales[3] <= LONGEST
+    assert found.length_scales[1] == 3.0
+
+
+@pytest.mark.parametrize(("limits", "noise"), [(Limits(floor=0.5), 0.5), (Limits(floor=1.0, learned=False), 1.0)])
+def test_noise_stays_within_its_limits(limits: Limits, noise: float) -> None:
+    x, y = waves(900)
+    found = finer(x, y, MATERN, asleep(1), limits, generator=seeded())
+    assert found is not None
+    assert found.noise_scale == noise
+
+
+def test_one_length_scale_serves_few_inputs_and_is_left_for_many() -> None:
+    x, y = waves(3_000, 2, periods=6)
+    found = finer(x, y, MATERN, asleep(1), generator=seeded())
+    assert found is not None
+    assert len(found.length_scales) == 1
+    assert finer(x.repeat(1, 2), y, MATERN, asleep(1), generator=seeded()) is None
+
+
+def test_several_targets_have_their_waves_found_together() -> None:
+    x, y = waves(900)
+    Y = torch.stack([torch.randn(900, dtype=torch.float64, generator=seeded(9)), y], 1)
+    for d in (1, 5):
+        found = finer(
+            torch.cat([torch.rand(900, d - 1, generator=seeded(5)), x], 1), Y, MATERN, asleep(d), generator=seeded()
+        )
+        assert found is not None
+        assert found.length_scales[-1] <= LONGEST
+
+
+@pytest.mark.parametrize("times", [1, 40])
+def test_copies_of_inputs_hide_no_waves(times: int) -> None:
+    x, y = waves(900)
+    x = x.repeat(times, 1)
+    y = y.repeat(times) + 0.1 * torch.randn(len(x), dtype=torch.float64, generator=seeded(4))
+    found = finer(x, y, MATERN, asleep(1), generator=seeded())
+    assert found is not None
+    assert found.length_scales[0] <= LONGEST
+    few = x[:20].repeat(50, 1)  # of as few places as that nothing is told
+    assert finer(few, y[:20].repeat(50), MATERN, asleep(1), generator=seeded()) is None
+
+
+def test_what_is_known_already_is_all_that_is_compared() -> None:
+    x, y = waves(900)
+    found = finer(x, y, MATERN, asleep(1), generator=seeded())
+    assert found is not None
+    assert finer(x, y, MATERN, asleep(1), generator=seeded(), known=found) is found
+    assert finer(x, y, MATERN, asleep(1), generator=seeded(), known=theta_of(0.1, 1.0, 1.1 * STEP * 3.0)) is None
+    assert finer(x, y, MATERN, found, generator=seeded(), known=found) is None
+    assert finer(x, y, MATERN, asleep(1), generator=seeded(), known=theta_of(0.1, 3.0, 1e-4)) is None
+
+
+def test_nearest_points_are_those_of_all_distances() -> None:
+    z = np.random.default_rng(0).normal(size=(200, 3))
+    places = np.array([5, 17, 199])
+    apart = np.linalg.norm(z[places, None] - z[None], axis=2)
+    assert (nearest_to(z, places, 7) == np.argsort(apart, axis=1)[:, :7]).all()
+    assert nearest_to(z, places, 1).shape == (3, 1)
+
+
+@pytest.mark.parametrize("points", [1_000, 300])
+def test_a_climb_of_all_points_or_of_a_sample_finds_waves(points: int) -> None:
+    x, y = waves(900, noise=0.7)
+    theta = climbed_start(x, y, MATERN, ExactClimb(points), 1, generator=seeded())
+    assert theta.length_scales[0] < 0.1
+    assert float(theta.noise_scale) == pytest.approx(0.7 / math.hypot(0.7, 0.5**0.5), rel=0.15)
+
+
+def test_a_start_of_a_map_finds_waves_in_one_input() -> None:
+    x, y = waves(3_000, 2, periods=40)
+    theta = near_start(x, y, MATERN, rough_start(2, 2, True), NearStart(), generator=seeded())
+    assert theta.length_scales[1] < 0.2
+    assert theta.noise_scale < 0.25
+
+
+@pytest.mark.parametrize("d", [2, 6])
+def test_a_kernel_is_chosen_where_the_waves_are(d: int) -> None:
+    x, y = waves(3_000, d, periods=30)
+    choice = choose_kernel(x, y, d, generator=seeded(), is_map=d <= 3)
+    assert choice.theta.length_scales[-1] < 0.3
+    assert choice.theta.noise_scale < 0.4
+    assert choice.kernel.name in ("matern52", "rbf")
+
+
+def test_outlying_rows_are_told_from_waves() -> None:
+    x, y = waves(3_000, 2, periods=30)
+    y[::50] += 5.0
+    weights, _ = outlying_weights(Rows(x, y), MATERN, 2, Limits(), seeded())
+    assert (weights[::50] == 0).all()
+    assert np.delete(weights, np.arange(0, 3_000, 50)).mean() > 0.99
+
+
+@pytest.mark.parametrize(("n", "d", "kernel"), [(900, 3, "auto"), (3_000, 2, "auto"), (3_000, 2, "matern52")])
+def test_a_model_of_one_input_with_many_waves_predicts_them(n: int, d: int, kernel: str) -> None:
+    # Each of these was told to be noise: R² was 0.15.
+    x, y = waves(n + 500, d, periods=30)
+    y = y + x[:, 0]
+    model = GPRegressor(kernel, random_state=0).fit(x[:n].numpy(), y[:n].numpy())
+    assert r_squared(model, x[n:], y[n:]) > 0.95
+    assert model.converged_
+
+
+@pytest.mark.parametrize("kernel", ["auto", "matern52"])
+def test_a_training_on_a_sample_finds_waves_in_one_of_many_inputs(kernel: str) -> None:
+    x, y = waves(1_300, 4, periods=20)
+    y = y + x[:, 0]
+    model = GPRegressor(kernel, init="sample", n_steps=2, random_state=0).fit(x[:1_000].numpy(), y[:1_000].numpy())
+    assert model.plan_.init == "sample"
+    assert r_squared(model, x[1_000:], y[1_000:]) > 0.9
