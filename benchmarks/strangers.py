@@ -8,8 +8,8 @@ Each kind is drawn from a known function with noise: sensors in the order of tim
 many copies, 60 inputs of which five matter, space and time, a time series, noise of uneven size with long tails, a
 skewed target, steps, categories as columns of 0 and 1, a simulator without noise, noise alone, a constant beside a
 copied and an outlying column, many easy rows, a linear function, a smooth one with hardly any noise, 90 inputs that
-explain a quarter, pictures of 385 columns, all combinations of a few values, and heights along roads. A tenth of the
-rows, at most 5,000, is held out.
+explain a quarter, pictures of 385 columns, all combinations of a few values, heights along roads, a load by the hour,
+and waves along one input of two and of six. A tenth of the rows, at most 5,000, is held out.
 
 Told are seconds (the first fit of a kind on a GPU compiles what it needs), the plan's estimate, RMSE in standard
 deviations of y beside that of scikit-learn's ``HistGradientBoostingRegressor`` with 300 trees, the mean log density,
@@ -177,6 +177,26 @@ def roads(n: int, rng: Rng) -> tuple[Array, Array]:
     return x + np.array([9.0, 56.5]), 30 + 8 * f + 0.5 * rng.normal(size=n)
 
 
+def hours(n: int, rng: Rng) -> tuple[Array, Array]:
+    """A load by the hour: days, weeks and seasons."""
+    x = np.arange(n).astype(float)
+    day, week, year = (2 * np.pi * x / period for period in (24, 168, 8766))
+    f = np.sin(day) + 0.4 * np.sin(2 * day) + 0.5 * (np.sin(week) > 0.6) + np.cos(year)
+    return x[:, None], 100 + 20 * f + 4 * rng.normal(size=n)
+
+
+def wave_on_map(n: int, rng: Rng) -> tuple[Array, Array]:
+    """Forty ridges on a map."""
+    x = rng.uniform(size=(n, 2))
+    return x, np.sin(80 * np.pi * x[:, 0]) + 0.3 * np.sin(3 * x[:, 1]) + 0.1 * rng.normal(size=n)
+
+
+def wave_in_table(n: int, rng: Rng) -> tuple[Array, Array]:
+    """Thirty periods along one of six inputs."""
+    x = rng.uniform(size=(n, 6))
+    return x, np.sin(60 * np.pi * x[:, 2]) + 0.5 * x[:, 0] + 0.1 * rng.normal(size=n)
+
+
 KINDS: dict[str, tuple[int, Callable[[int, Rng], tuple[Array, Array]]]] = {
     "sensors": (300_000, sensors), "long tails": (57_000, long_tails), "copies": (120_000, copies),
     "many inputs": (20_000, many_inputs), "space and time": (80_000, space_and_time),
@@ -185,7 +205,8 @@ KINDS: dict[str, tuple[int, Callable[[int, Rng], tuple[Array, Array]]]] = {
     "borehole": (10_000, borehole), "nothing": (60_000, nothing), "odd columns": (45_000, odd_columns),
     "easy": (400_000, easy), "linear": (25_000, linear), "smooth": (40_000, smooth),
     "weak inputs": (400_000, weak_inputs), "profiles": (50_000, profiles), "combinations": (30_000, combinations),
-    "roads": (400_000, roads),
+    "roads": (400_000, roads), "hours": (100_000, hours), "wave on a map": (60_000, wave_on_map),
+    "wave in a table": (60_000, wave_in_table),
 }  # fmt: skip
 """The rows of each kind at full size, a tenth of them held out, and what draws them."""
 

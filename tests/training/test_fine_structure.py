@@ -13,8 +13,8 @@ import gp_truth
 from warmgp import GPRegressor, Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.operators.near_points import nearest_to
-from warmgp.training.exact_climb import ExactClimb, climbed_start
-from warmgp.training.fine_structure import LONGEST, STEP, finer
+from warmgp.training.exact_climb import ExactClimb, climbed_start, start_at_waves
+from warmgp.training.fine_structure import LARGEST_SIGNAL, LONGEST, STEP, finer, limits_at_waves
 from warmgp.training.kernel_choice import choose_kernel, rough_start
 from warmgp.training.limits import Limits
 from warmgp.training.near_start import NearStart, near_start
@@ -67,6 +67,38 @@ def test_of_many_inputs_the_one_with_waves_is_found() -> None:
     assert found.length_scales[-1] <= LONGEST
     assert torch.equal(found.length_scales[:-1], torch.full((5,), 4.0, dtype=torch.float64))
     assert found.signal_scale == 2.0
+
+
+@pytest.mark.parametrize("d", [4, 6])
+def test_of_many_inputs_waves_of_any_length_are_found(d: int) -> None:
+    # Also those of which a whole number fits into LONGEST, by which all points so far from each other agree.
+    for periods in (6.0, 10.0, 13.86, 20.0, 27.71, 41.57, 55.43, 70.0):
+        x, y = waves(3_000, d, periods=periods)
+        found = finer(x, y, MATERN, asleep(d), generator=seeded())
+        assert found is not None, periods
+        assert found.length_scales[-1] <= LONGEST
+
+
+def test_waves_on_a_grid_are_found() -> None:
+    x, _ = waves(3_000, 6)
+    place = torch.randint(60, (3_000,), generator=seeded(7)).double()
+    y = (2 * math.pi * place / 5).sin() + 0.1 * torch.randn(3_000, dtype=torch.float64, generator=seeded(8))
+    x[:, -1] = (place - place.mean()) / place.std()
+    found = finer(x, y / y.std(), MATERN, asleep(6), generator=seeded())
+    assert found is not None
+    assert found.length_scales[-1] <= LONGEST
+
+
+def test_less_noise_alone_is_no_finer_structure() -> None:
+    x, _ = waves(900)
+    y = x[:, 0]
+    assert finer(x, torch.zeros(900, dtype=torch.float64), MATERN, asleep(1), generator=seeded()) is None
+    assert finer(x, y, MATERN, theta_of(1.0, 3.0, 3.0), generator=seeded()) is None
+
+
+def test_longer_length_scales_are_no_finer_structure() -> None:
+    x, y = waves(900, 2, periods=2, noise=0.3)
+    assert finer(x, y, MATERN, theta_of(0.3, 1.0, 0.005, 0.005), generator=seeded()) is None
 
 
 @pytest.mark.parametrize("d", [1, 2, 8])
@@ -146,7 +178,9 @@ def test_copies_of_inputs_hide_no_waves(times: int) -> None:
     y = y.repeat(times) + 0.1 * torch.randn(len(x), dtype=torch.float64, generator=seeded(4))
     found = finer(x, y, MATERN, asleep(1), generator=seeded())
     assert found is not None
-    assert found.length_scales[0] <= LONGEST
+    theta = near_start(x, y, MATERN, found, NearStart(), rough=False, generator=seeded())
+    assert theta.length_scales[0] < 0.1
+    assert theta.noise_scale < 0.4
     few = x[:20].repeat(50, 1)  # of as few places as that nothing is told
     assert finer(few, y[:20].repeat(50), MATERN, asleep(1), generator=seeded()) is None
 
@@ -159,6 +193,9 @@ def test_what_is_known_already_is_all_that_is_compared() -> None:
     assert finer(x, y, MATERN, asleep(1), generator=seeded(), known=theta_of(0.1, 1.0, 1.1 * STEP * 3.0)) is None
     assert finer(x, y, MATERN, found, generator=seeded(), known=found) is None
     assert finer(x, y, MATERN, asleep(1), generator=seeded(), known=theta_of(0.1, 3.0, 1e-4)) is None
+    # A place to begin at is not known to be the best: others are looked for.
+    theta = climbed_start(x, y, MATERN, ExactClimb(), 1, chosen=asleep(1), generator=seeded())
+    assert theta.length_scales[0] < 0.1
 
 
 def test_nearest_points_are_those_of_all_distances() -> None:
@@ -184,10 +221,57 @@ def test_a_start_of_a_map_finds_waves_in_one_input() -> None:
     assert theta.noise_scale < 0.25
 
 
+def test_a_start_with_many_inputs_finds_waves_by_its_sample() -> None:
+    # Near points alone cannot tell noise from 45 length scales: by them it ended at 0.0001.
+    x, y = waves(2_000, 45, periods=30)
+    y = y + x[:, 0]
+    y = y / y.std()
+    theta = climbed_start(x, y, MATERN, ExactClimb(), 45, generator=seeded())
+    assert float(theta.noise_scale) == pytest.approx(0.1 / 1.225, rel=0.1)
+
+
+def test_what_a_sample_is_too_thin_for_is_climbed_by_near_points() -> None:
+    x, y = waves(20_000, 4, periods=500)
+    sample = ExactClimb(300)
+    theta = start_at_waves(x, y, MATERN, theta_of(0.3, 1.0, 5.0, 5.0, 5.0, 0.003), sample, generator=seeded())
+    assert theta.length_scales[-1] < 0.01
+    assert float(theta.noise_scale) == pytest.approx(0.1 / 0.714, rel=0.3)
+
+
+def test_a_start_that_was_ended_is_not_looked_at() -> None:
+    x, y = waves(900, 2, periods=20)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("looked")
+
+    end = [lambda *_: True]
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("near_start", "exact_climb"):
+            patch.setattr(f"warmgp.training.{module}.finer", never)
+        near_start(x, y, MATERN, rough_start(2, 2, True), NearStart(), generator=seeded(), callbacks=end)
+        climbed_start(x, y, MATERN, ExactClimb(), 2, generator=seeded(), callbacks=end)
+        with pytest.raises(AssertionError, match="looked"):
+            near_start(x, y, MATERN, rough_start(2, 2, True), NearStart(), generator=seeded())
+
+
+def test_a_climb_by_near_points_that_begins_at_waves_keeps_their_signal() -> None:
+    # Along the ridge of near points it went to 50, with neighbours in one line, and missed what y does along the other.
+    assert limits_at_waves(Limits(floor=0.1)) == Limits(floor=0.1, largest=LARGEST_SIGNAL)
+    x = torch.rand(3_000, 2, dtype=torch.float64, generator=seeded())
+    y = (80 * math.pi * x[:, 0]).sin() + 0.3 * (3 * x[:, 1]).sin()
+    y = y + 0.1 * torch.randn(3_000, dtype=torch.float64, generator=seeded(1))
+    x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
+    theta = choose_kernel(x, y, 2, generator=seeded(), is_map=True).theta
+    assert theta is not None
+    assert theta.signal_scale <= LARGEST_SIGNAL
+    assert theta.noise_scale < 0.17
+
+
 @pytest.mark.parametrize("d", [2, 6])
 def test_a_kernel_is_chosen_where_the_waves_are(d: int) -> None:
     x, y = waves(3_000, d, periods=30)
     choice = choose_kernel(x, y, d, generator=seeded(), is_map=d <= 3)
+    assert choice.theta is not None
     assert choice.theta.length_scales[-1] < 0.3
     assert choice.theta.noise_scale < 0.4
     assert choice.kernel.name in ("matern52", "rbf")

@@ -46,8 +46,8 @@ def with_kernel(
     lengths: int,
     limits: Limits,
     seed: int,
-) -> tuple[Plan, Hyperparameters]:
-    """Chooses a kernel by the data; returns the plan for it, with the reason, and where its climb ended.
+) -> tuple[Plan, Hyperparameters | None]:
+    """Chooses a kernel by the data; returns the plan for it, with the reason, and where its climb ended, if it climbed.
 
     ``plan`` is the one for Matérn-3/2. The choice has a generator of its own, so that the same seed and data choose the
     same, and training draws what it would have drawn.

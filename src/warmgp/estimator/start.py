@@ -16,13 +16,13 @@ from warmgp.planning.estimates import usual_steps
 from warmgp.planning.plan import Plan, duration
 from warmgp.processes import current_team
 from warmgp.training.bars import StartBar, TrainingBar
-from warmgp.training.exact_climb import ExactClimb, climbed_start
+from warmgp.training.exact_climb import ExactClimb, climbed_start, start_at_waves
 from warmgp.training.fine_structure import finer
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
 from warmgp.training.kernel_choice import rough_start
 from warmgp.training.limits import Limits
 from warmgp.training.local_start import local_start
-from warmgp.training.near_start import NearStart, near_start
+from warmgp.training.near_start import near_start
 from warmgp.training.prior import Prior
 from warmgp.training.problem import Problem
 from warmgp.training.rehearsal import rehearse
@@ -169,8 +169,8 @@ def _begun(
         watch = _Watch(stack.enter_context(StartBar(phases, title)) if verbose else None, options.until)
         if plan.climb is not None:
             theta = climbed_start(
-                x, y, operator.kernel, plan.climb, lengths, limits, chosen=chosen, generator=generator, noise=noise,
-                callbacks=watch.of(*phases),
+                x, y, operator.kernel, plan.climb, lengths, limits, chosen=chosen, known=chosen,
+                generator=generator, noise=noise, callbacks=watch.of(*phases),
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
         elif plan.near is not None:
@@ -253,7 +253,7 @@ def _on_sample(
     if few:
         theta = climbed_start(
             x, y, operator.kernel, ExactClimb(plan.sample_size), lengths, replace(limits, ratio=math.inf), chosen=first,
-            generator=generator, noise=operator.rows, callbacks=callbacks,
+            known=chosen, generator=generator, noise=operator.rows, callbacks=callbacks,
         )  # fmt: skip
         state = initial_state(operator.at(theta), options)
     else:
@@ -268,9 +268,9 @@ def _on_sample(
         if fine := finer(
             x, y, operator.kernel, state.theta, limits, generator=generator, noise=operator.rows, known=chosen
         ):
-            theta = near_start(
-                x, y, operator.kernel, fine, NearStart(), limits, generator=generator, noise=operator.rows,
-                callbacks=callbacks,
+            theta = start_at_waves(
+                x, y, operator.kernel, fine, ExactClimb(plan.sample_size), limits, generator=generator,
+                noise=operator.rows, callbacks=callbacks,
             )  # fmt: skip
             state = initial_state(operator.at(theta), options)
     if plan.local is None:

@@ -78,6 +78,7 @@ def climbed_start(
     limits: Limits = ANYWHERE,
     *,
     chosen: Hyperparameters | None = None,
+    known: Hyperparameters | None = None,
     generator: torch.Generator,
     noise: RowNoise | None = None,
     callbacks: Sequence[Callback] = (),
@@ -89,14 +90,16 @@ def climbed_start(
     lengths : int
         The number of length scales: d, or 1.
     chosen : Hyperparameters, optional
-        One more place to begin at: where the choice of the kernel ended. Few points with a prior need no more places.
+        One more place to begin at, such as where the choice of the kernel ended. Few points with a prior need no more
+        places.
+    known : Hyperparameters, optional
+        See :func:`warmgp.training.fine_structure.finer`.
     generator : torch.Generator
         Draws the sample, where not all points are climbed or compared.
     limits, noise, callbacks
         See :func:`warmgp.training.near_likelihood.climb`.
     """
-    n = len(x)
-    rows = (torch.arange(n) if how.points >= n else torch.randperm(n, generator=generator)[: how.points]).to(x.device)
+    rows = _drawn(x, how, generator)
     ascent = _Ascent(x, y, kernel, limits, how, noise, tuple(callbacks))
     prior = Prior.of(len(rows), x.shape[1], limits.groups(lengths), rows_at(noise, rows))
     places = starting_places(x.shape[1], lengths)
@@ -106,13 +109,38 @@ def climbed_start(
         some = rows[torch.randperm(len(rows), generator=generator)[:COMPARED].to(x.device)]
         places = sorted(places, key=lambda theta: -ascent.climbed(some, theta, how.short).value)[:TAKEN]
     top = ascent.highest(rows, places, prior)
-    if fine := finer(x, y, kernel, top.theta, limits, generator=generator, noise=noise, known=chosen):
-        if len(rows) < n:  # which may be too far from each other to show it
-            return near_start(
-                x, y, kernel, fine, NearStart(), limits, generator=generator, noise=noise, callbacks=callbacks
-            )
-        top = max(top, ascent.climbed(rows, fine, how.evaluations, LEAST_GAIN, prior), key=lambda end: end.value)
-    return top.theta
+    if top.ended:
+        return top.theta
+    fine = finer(x, y, kernel, top.theta, limits, generator=generator, noise=noise, known=known)
+    return top.theta if fine is None else ascent.from_waves(rows, fine, prior, generator, top)
+
+
+def start_at_waves(
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    fine: Hyperparameters,
+    how: ExactClimb,
+    limits: Limits = ANYWHERE,
+    *,
+    generator: torch.Generator,
+    noise: RowNoise | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Hyperparameters:
+    """Returns the likeliest hyperparameters that a climb finds from those of waves, ``fine``.
+
+    See :func:`climbed_start` for the rest.
+    """
+    rows = _drawn(x, how, generator)
+    prior = Prior.of(len(rows), x.shape[1], limits.groups(len(fine.length_scales)), rows_at(noise, rows))
+    ascent = _Ascent(x, y, kernel, limits, how, noise, tuple(callbacks))
+    return ascent.from_waves(rows, fine, prior, generator)
+
+
+def _drawn(x: Tensor, how: ExactClimb, generator: torch.Generator) -> Tensor:
+    """Returns the numbers of the points that are climbed."""
+    n = len(x)
+    return (torch.arange(n) if how.points >= n else torch.randperm(n, generator=generator)[: how.points]).to(x.device)
 
 
 def starting_places(d: int, lengths: int) -> list[Hyperparameters]:
@@ -144,6 +172,29 @@ class _Ascent:
         finalists = sorted(ends, key=lambda end: -end.value)[: FINALISTS if len(rows) <= COMPARED else 1]
         tops = (self.climbed(rows, end.theta, how.evaluations, LEAST_GAIN, prior) for end in finalists)
         return max(tops, key=lambda top: top.value)
+
+    def from_waves(
+        self,
+        rows: Tensor,
+        fine: Hyperparameters,
+        prior: Prior | None,
+        generator: torch.Generator,
+        top: Climbed | None = None,
+    ) -> Hyperparameters:
+        """Returns where climbs end that begin at waves, or another top of some rows' likelihood where that is higher.
+
+        Where some rows are too far from each other to show waves, terms of near points are climbed instead.
+        """
+        end = self.climbed(rows, fine, self.how.evaluations, LEAST_GAIN, prior)
+        best = end if top is None else max(top, end, key=lambda one: one.value)
+        x, y, kernel, limits, noise = self.x, self.y, self.kernel, self.limits, self.noise
+        if len(rows) == len(x) or end.ended:
+            return best.theta
+        if not finer(x, y, kernel, best.theta, limits, generator=generator, noise=noise, known=fine):
+            return best.theta
+        return near_start(
+            x, y, kernel, fine, NearStart(), limits, generator=generator, noise=noise, callbacks=self.callbacks
+        )
 
     def climbed(
         self,

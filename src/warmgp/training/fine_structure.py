@@ -5,6 +5,9 @@ explain nothing, noise takes all of it, and the likelihood is flat from there: 9
 told to be noise. Near points show what random ones hide. Each of some points is predicted from those nearest to it, by
 length scales down to the distance of neighbours; where one of these makes them clearly likelier than where a climb has
 ended, the climb begins again from there.
+
+With more than three inputs each is looked at alone, whatever the others are. Waves across several of them, as those of
+sin(k(x₁ + x₂)), are not seen then.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -22,7 +26,7 @@ from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.near_points import nearest_to
 from warmgp.operators.row_noise import RowNoise
-from warmgp.training.limits import ANYWHERE, Limits
+from warmgp.training.limits import ANYWHERE, LEAST, Limits
 from warmgp.training.near_likelihood import Terms
 
 logger = logging.getLogger(__name__)
@@ -35,7 +39,8 @@ ASKED, NEIGHBOURS = 300, 30
 """The points that are predicted, and from how many each."""
 
 MOST_ROWS = 50_000
-"""The rows among which neighbours are looked for: every look sorts them into a tree, which takes them 20 ms."""
+"""The rows among which neighbours are looked for: every look sorts them into a tree, which takes them 20 ms where
+inputs are few, and 0.3 s where they are 50."""
 
 FEWEST = 30
 """The points, and the values of an input, below which a wave is not to be told from chance."""
@@ -49,6 +54,11 @@ NOISES = (1.0, 0.3, 0.1)
 CLEARLY, LEAST_GAIN = 3.0, 0.05
 """The standard errors, and the nats, by which a point must be likelier on average."""
 
+LARGEST_SIGNAL = 3.0
+"""The largest signal scale of a climb by near points that begins at waves. Targets of unit variance hold many of them,
+so that the signal is about one. Near points tell s²/ℓ^2ν and hardly s: on a map with 40 ridges climbs went along there
+to a signal of 50 and length scales of 0.2 and 290, by which neighbours all lie in one line."""
+
 
 def finer(
     x: Tensor,
@@ -60,11 +70,12 @@ def finer(
     generator: torch.Generator,
     noise: RowNoise | None = None,
     known: Hyperparameters | None = None,
+    asked: int = ASKED,
 ) -> Hyperparameters | None:
     """Returns hyperparameters with shorter length scales by which x, (n, d), and y are clearly likelier than by θ.
 
-    None where there are none: as far as near points can tell, θ is on no wrong side of a hill. With fewer than
-    ``FEWEST`` points nothing is tried, and neither is one length scale for many inputs.
+    None where there are none: as far as near points can tell, θ is on no wrong side of a hill. With points at fewer
+    than ``FEWEST`` places nothing is tried, and neither is one length scale for many inputs.
 
     Parameters
     ----------
@@ -73,16 +84,26 @@ def finer(
     generator : torch.Generator
         Its seed alone is used: others draw from it what they would have drawn.
     known : Hyperparameters, optional
-        Where a climb has ended that was looked at in this way; there is nothing else to try then.
+        What was found before, as by the choice of a kernel, which has looked for all others. It is the only one that is
+        held against θ then, where one of its length scales is as much shorter as a next one here.
+    asked : int
+        The points that are predicted.
     """
     n, d = x.shape
     if n < FEWEST or (d > FEW_INPUTS and len(theta.length_scales) < d):
         return None
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(generator.initial_seed()))
-    near = _Near(x, order[:MOST_ROWS].to(x.device))
-    here = near.terms(theta.length_scales).densities(x, y, kernel, theta, noise)
+    if known is not None and not bool((known.length_scales <= STEP * theta.length_scales).any()):
+        return None
+    seed = (generator.initial_seed() + 1) % 2**63  # others begin at the seed itself, and would draw the same points
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    near = _Near(x, order[:MOST_ROWS].to(x.device), asked)
+    if len(near.z) < FEWEST:
+        return None
+    terms = near.terms(theta.length_scales)
+    of_theta = (terms.densities(x, y, kernel, other, noise) for other in _noisy(theta, limits))
+    here = max(of_theta, key=lambda found: float(found.mean()))
     best, most = theta, here
-    for others in _tried(near, y, theta, limits) if known is None else _shorter(known, theta):
+    for others in _tried(near, y, theta, limits) if known is None else [[known]]:
         terms = near.terms(others[0].length_scales)
         for other in others:
             there = terms.densities(x, y, kernel, other, noise)
@@ -95,22 +116,32 @@ def finer(
     return best
 
 
-class _Near:
-    """Finds the points nearest to some of the points x, (n, d), by any length scales, among those of ``rows``, (m,)."""
+def limits_at_waves(limits: Limits) -> Limits:
+    """Returns where a climb by near points may go that begins at waves: to no larger signal than these have."""
+    return replace(limits, largest=min(limits.largest, LARGEST_SIGNAL))
 
-    def __init__(self, x: Tensor, rows: Tensor) -> None:
+
+class _Near:
+    """Finds the points nearest to some of the points x, (n, d), by any length scales, among those of ``rows``, (m,).
+
+    Of rows with the same inputs one counts: neighbours that are copies of each other would all lie at one place.
+    """
+
+    def __init__(self, x: Tensor, rows: Tensor, asked: int) -> None:
         some = x[rows].double()
-        self.z = (some - some.mean(0)).cpu().numpy()  # (m, d)
-        self.rows, self._asked = rows, np.arange(min(ASKED, len(rows)))
+        z = (some - some.mean(0)).cpu().numpy()
+        kept = np.sort(_places(z))
+        self.z, self.rows = z[kept], rows[torch.as_tensor(kept).to(rows.device)]  # (places, d), (places,)
+        self._asked = np.arange(min(asked, len(kept)))
 
     def spacing(self, columns: NDArray[np.bool_]) -> float:
-        """Returns the median distance of a point to the nearest one elsewhere, in some of the inputs alone."""
+        """Returns the median distance of a point to the nearest one elsewhere, in some of the inputs alone; ∞ where
+        these have fewer than ``FEWEST`` different values."""
         z = self.z[:, columns]
-        along = (z * np.random.default_rng(0).normal(size=z.shape[1])).sum(1)  # the same for copies, and for no others
-        z = z[np.unique(along, return_index=True)[1]]
-        asked = np.linspace(0, len(z) - 1, min(ASKED, len(z))).astype(np.int64)
+        z = z[_places(z)]
         if len(z) < FEWEST:
             return math.inf
+        asked = np.linspace(0, len(z) - 1, min(ASKED, len(z))).astype(np.int64)
         return float(np.median(np.linalg.norm(z[nearest_to(z, asked, 2)[:, 1]] - z[asked], axis=1)))
 
     def terms(self, lengths: Tensor) -> Terms:
@@ -118,6 +149,12 @@ class _Near:
         z = self.z / lengths.numpy()
         near = nearest_to(z, self._asked, min(NEIGHBOURS + 1, len(z)))
         return Terms(self.rows[torch.as_tensor(near[:, ::-1].copy()).to(self.rows.device)], 1)
+
+
+def _places(z: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Returns the first of the rows of z, (m, d), at each place."""
+    along = (z * np.random.default_rng(0).normal(size=z.shape[1])).sum(1)  # the same for copies, and for no others
+    return np.unique(along, return_index=True)[1]
 
 
 def _things(near: _Near, y: Tensor, theta: Hyperparameters, limits: Limits) -> list[Tensor]:
@@ -137,14 +174,16 @@ def _things(near: _Near, y: Tensor, theta: Hyperparameters, limits: Limits) -> l
 def _speed(z: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Returns how much y, (m, q), turns along each of the inputs z, (m, d), within a length of ``LONGEST``.
 
-    That is how much more the mean square of y_i − y_j is for points so far from each other in one input than for
-    neighbours in it, whatever the others are; 0 where it is not clearly more, or an input has few values.
+    That is how much more the mean square of y_i − y_j is for points that are a random part of that length from each
+    other in one input (waves of any length are seen then) than for neighbours in it, whatever the others are; 0 where
+    it is not clearly more, or an input has few values.
     """
     found = np.zeros(z.shape[1])
+    within = LONGEST * np.random.default_rng(0).uniform(size=len(z))
     for column, values in enumerate(z.T):
         order = np.argsort(values, kind="stable")
         along, targets = values[order], y[order]
-        far = np.searchsorted(along, along + LONGEST)
+        far = np.searchsorted(along, along + within)
         here = np.flatnonzero(far < len(along))
         if len(here) < FEWEST or np.count_nonzero(np.diff(along)) < FEWEST - 1:
             continue
@@ -157,25 +196,20 @@ def _speed(z: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64
 
 def _tried(near: _Near, y: Tensor, theta: Hyperparameters, limits: Limits) -> Iterator[list[Hyperparameters]]:
     """Yields hyperparameters, with several noises, whose length scales are short in one of some things: down to the
-    distance of neighbours in it."""
+    distance of neighbours in it, and shorter than they are."""
     lengths = theta.length_scales
     for thing in _things(near, y, theta, limits):
         columns = thing.expand(near.z.shape[1])  # one length scale may serve all inputs
-        short, least = LONGEST, near.spacing(columns.numpy())
+        short, least = LONGEST, max(LEAST, near.spacing(columns.numpy()))
         while short > least:
-            vector = torch.cat([theta.vector[:2], torch.where(thing, short, lengths.clamp_min(short))])
-            vector[1] = 1.0 if bool((vector[2:] <= LONGEST).all()) else vector[1].clamp_min(1.0)
-            yield [_noisy(vector, times, limits) for times in (NOISES if limits.learned else NOISES[:1])]
+            if bool((short < lengths[thing]).any()):
+                vector = torch.cat([theta.vector[:2], torch.where(thing, short, lengths.clamp_min(short))])
+                vector[1] = 1.0 if bool((vector[2:] <= LONGEST).all()) else vector[1].clamp_min(1.0)
+                yield _noisy(Hyperparameters.from_vector(vector), limits)
             short *= STEP
 
 
-def _noisy(vector: Tensor, times: float, limits: Limits) -> Hyperparameters:
-    """Returns the hyperparameters of a vector, (2 + lengths,), with a multiple of its noise."""
-    sigma = (times * vector[:1]).clamp_min(limits.floor)
-    return Hyperparameters.from_vector(torch.cat([sigma, vector[1:]]))
-
-
-def _shorter(known: Hyperparameters, theta: Hyperparameters) -> Iterator[list[Hyperparameters]]:
-    """Yields what is known, where one of its length scales is as much shorter than that of θ as a next one here is."""
-    if bool((known.length_scales <= STEP * theta.length_scales).any()):
-        yield [known]
+def _noisy(theta: Hyperparameters, limits: Limits) -> list[Hyperparameters]:
+    """Returns θ with multiples of its noise, where that is learned, and within its limits."""
+    times = NOISES if limits.learned else NOISES[:1]
+    return [replace(theta, noise_scale=(one * theta.noise_scale).clamp_min(limits.floor)) for one in times]

@@ -21,7 +21,7 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import KERNELS, Kernel
 from warmgp.operators.row_noise import RowNoise
-from warmgp.training.fine_structure import finer
+from warmgp.training.fine_structure import finer, limits_at_waves
 from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.near_likelihood import Terms, climb, near_terms
 from warmgp.training.prior import Prior
@@ -76,10 +76,13 @@ SMOOTH = {"matern12": "rough", "matern32": "fairly smooth", "matern52": "smooth"
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """Holds the kernel that was chosen, where its climb ended, and the reason: the gain in a point's log-density."""
+    """Holds the kernel that was chosen, where its climb ended, and the reason: the gain in a point's log-density.
+
+    There is no θ where nothing was climbed, because points are too few.
+    """
 
     kernel: Kernel
-    theta: Hyperparameters
+    theta: Hyperparameters | None
     reason: str
 
 
@@ -125,7 +128,7 @@ def choose_kernel(
     seen = len(x) if is_map else min(len(x), _sample_size(len(x), x.device.type == "cuda"))
     if seen < max(TOO_FEW, FEW_A_LENGTH * lengths):
         why = f"{seen} points are too few to tell how smooth the function is"
-        return KernelChoice(KERNELS[USUAL], start, f"The kernel is {SPELLED[USUAL]}, the usual one: {why}.")
+        return KernelChoice(KERNELS[USUAL], None, f"The kernel is {SPELLED[USUAL]}, the usual one: {why}.")
     climbed, judged = _terms(x, start, is_map, generator)
     prior = None if is_map else Prior.of_few(climbed.points, x.shape[1], limits.groups(lengths), noise)
     first, then = CLIMBS[is_map or len(x) <= FEW]
@@ -139,7 +142,7 @@ def choose_kernel(
 
     usual = contender(KERNELS[USUAL], start, first)
     if fine := finer(x, y, usual.kernel, usual.theta, limits, generator=generator, noise=noise):
-        climbed, judged = _terms(x, fine, True, generator)
+        (climbed, judged), limits = _terms(x, fine, True, generator), limits_at_waves(limits)
         usual = contender(usual.kernel, fine, first)
     rough, smooth = (contender(KERNELS[name], usual.theta, then) for name in ("matern12", "matern52"))
     others = [rough, smooth]

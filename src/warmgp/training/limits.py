@@ -38,17 +38,20 @@ class Limits:
         Whether the noise scale is found on the climb; otherwise it stays at ``floor``.
     tied : tuple of int
         The number of the group of each length scale, whose members move together; empty where each is its own.
+    largest : float
+        The largest signal scale.
     """
 
     floor: float = LEAST
     ratio: float = math.inf
     tied: tuple[int, ...] = ()
     learned: bool = True
+    largest: float = LARGEST
 
     @property
     def binding(self) -> float:
         """The ratio, or ∞ where the bounds of signal and noise keep it."""
-        return self.ratio if self.ratio < LARGEST / max(LEAST, self.floor) else math.inf
+        return self.ratio if self.ratio < self.largest / max(LEAST, self.floor) else math.inf
 
     def groups(self, lengths: int) -> tuple[int, ...]:
         """Returns the group of each of so many length scales."""
@@ -60,7 +63,7 @@ class Limits:
 
     def bounds(self, count: int) -> list[tuple[float, float]]:
         """Returns the least and the largest value of each of so many numbers."""
-        most = [MOST if self.learned else max(LEAST, self.floor), LARGEST, *[MOST] * (count - 2)]
+        most = [MOST if self.learned else max(LEAST, self.floor), self.largest, *[MOST] * (count - 2)]
         return [(math.log(max(LEAST, self.floor if i == 0 else 0.0)), math.log(most[i])) for i in range(count)]
 
     def numbers(self, theta: Hyperparameters) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -126,10 +126,11 @@ def near_log_likelihood(
 
 @dataclass(frozen=True)
 class Climbed:
-    """Holds the best θ that a climb has seen, and the mean log-density of a point there."""
+    """Holds the best θ that a climb has seen, the mean log-density of a point there, and if a callback ended it."""
 
     theta: Hyperparameters
     value: float
+    ended: bool = False
 
 
 class _EnoughError(Exception):
@@ -202,4 +203,5 @@ def climb(
             minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     except _EnoughError:
         logger.debug("a climb was ended by a callback after %d evaluations", len(history))
+        return replace(best, ended=True)
     return best

@@ -15,9 +15,9 @@ from torch import Tensor
 from warmgp.hyperparameters import Hyperparameters
 from warmgp.kernels import Kernel
 from warmgp.operators.row_noise import RowNoise
-from warmgp.training.fine_structure import finer
+from warmgp.training.fine_structure import finer, limits_at_waves
 from warmgp.training.limits import ANYWHERE, Limits
-from warmgp.training.near_likelihood import climb, near_terms
+from warmgp.training.near_likelihood import Climbed, climb, near_terms
 from warmgp.training.state import Callback
 
 
@@ -60,13 +60,14 @@ def near_start(
     rest.
     """
 
-    def climbed(at: Hyperparameters, count: int, neighbours: int, evaluations: int) -> Hyperparameters:
+    def climbed(at: Hyperparameters, within: Limits, count: int, neighbours: int, evaluations: int) -> Climbed:
         terms = near_terms(x, at, neighbours, count, generator)[1]
-        return climb(x, y, terms, kernel, at, limits, evaluations=evaluations, noise=noise, callbacks=callbacks).theta
+        return climb(x, y, terms, kernel, at, within, evaluations=evaluations, noise=noise, callbacks=callbacks)
 
     if rough:
         roughly = how.rough_terms, how.rough_neighbours, how.rough_evaluations
-        theta = climbed(theta, *roughly)
-        if fine := finer(x, y, kernel, theta, limits, generator=generator, noise=noise):
-            theta = climbed(fine, *roughly)
-    return climbed(theta, how.terms, how.neighbours, how.evaluations)
+        found = climbed(theta, limits, *roughly)
+        theta = found.theta
+        if not found.ended and (fine := finer(x, y, kernel, theta, limits, generator=generator, noise=noise)):
+            theta = climbed(fine, limits_at_waves(limits), *roughly).theta
+    return climbed(theta, limits, how.terms, how.neighbours, how.evaluations).theta

@@ -50,6 +50,9 @@ POINTS, SHORT, LONG = 400, 10, 30
 TERMS = 20, 200
 """On maps of more rows: the near rows that each of so many random ones is asked for given."""
 
+FINE_ASKED = 1_000
+"""The rows that are asked for finer structure: more than elsewhere, since outliers among them spread what they say."""
+
 FIRST_NEAR, NEAR = 10, 40
 """The near rows that a row is compared with before there is a model, and predicted from."""
 
@@ -177,7 +180,7 @@ class _Rough:
         if theta is None:  # a later round begins where this one ends
             fine = finer(
                 self.x[some], self.y[some], self.kernel, best, limits, generator=torch.Generator().manual_seed(0),
-                noise=self.weighted.at(some),
+                noise=self.weighted.at(some), asked=FINE_ASKED,
             )  # fmt: skip
         return self._climb(terms, fine or best, limits, LONG).theta
 
