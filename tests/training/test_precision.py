@@ -230,6 +230,37 @@ def test_a_step_on_a_budget_may_stagnate_at_what_a_budget_may_leave(
     assert state.solution.dtype == (torch.float64 if goes_over else torch.float32)
 
 
+@pytest.mark.parametrize(("left", "goes_over"), [(0.9, False), (1.0, True), (9.6, True)])
+def test_a_step_that_leaves_no_less_than_zero_does_is_not_taken(
+    left: float, goes_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On one H200 two such steps (2.4 of the targets left, 9.6 of the probes) led 28 steps in float64 astray.
+    operator, y = problem(80, 0.3, torch.float32)
+    solve, starts = ConjugateGradients.solve, []
+
+    def spent(self: ConjugateGradients, this: Any, targets: Any, start: Any = None, **options: Any) -> Any:
+        starts.append(start)
+        found = solve(self, this, targets, start, **options)
+        if this.dtype == torch.float64:
+            return found
+        solution = found.solution * (1 + left)
+        return replace(found, stop_reason="budget", residual_mean=left, residual_probes=left, solution=solution)
+
+    monkeypatch.setattr(ConjugateGradients, "solve", spent)
+    options = TrainingOptions(ConjugateGradients(20), Pathwise(4, 100), StoppingRule(0.01, 50.0), n_steps=3)
+
+    def double() -> Problem:
+        return Problem(*problem(80, 0.3, torch.float64))
+
+    state = train_only(Problem(operator, y, promote=double), options, generator=torch.Generator().manual_seed(0))
+    assert state.solution.dtype == (torch.float64 if goes_over else torch.float32)
+    if goes_over:
+        assert "no less than no solve at all" in state.history[0].notes[0]
+        assert starts[1] is None  # nor does the solve in float64 begin at what was found
+        alone = train_only(double(), options, generator=torch.Generator().manual_seed(0))
+        assert torch.allclose(state.theta.vector, alone.theta.vector, rtol=1e-4)
+
+
 def late_doubts(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """float32 is trusted in every step and not in the last solve."""
     asked: list[int] = []
