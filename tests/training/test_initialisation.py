@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import functools
+import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 from tqdm.auto import tqdm
 
+import gp_truth
 import warmgp.training.initialisation
 from gp_truth import toy
 from warmgp import (
@@ -23,10 +28,14 @@ from warmgp import (
     Pathwise,
     TrainingOptions,
 )
+from warmgp.estimator.start import begin, options_of
 from warmgp.kernels import get_kernel
+from warmgp.operators import make_operator
 from warmgp.training import Problem, train_only
 from warmgp.training.bars import StartBar
+from warmgp.training.exact_climb import ExactClimb, climbed_on
 from warmgp.training.initialisation import sample_start, subset_heuristic
+from warmgp.training.local_start import LocalStart
 from warmgp.training.state import Callback, record_without_solve
 from warmgp.training.step import initial_state
 
@@ -297,3 +306,43 @@ def test_a_sample_that_no_other_start_beats_is_trained_as_before() -> None:
         for other in (None, Hyperparameters.ones(3))
     )  # fmt: skip
     assert torch.equal(kept.nu, held.nu)
+
+
+def test_where_groups_of_near_points_are_of_no_use_more_random_ones_are_climbed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a smooth function groups say less than a sample does."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 4))
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.05 * rng.normal(size=400)
+    plan = GPRegressor("matern52", init="sample", random_state=0).plan(X)
+    plan = replace(plan, local=LocalStart(4, 32, 3), sample_size=60, near=None, climb=None)
+    options = options_of(plan, warm_start=True, noise_floor=0.0, n_samples=4)
+    x, t = torch.tensor(X), torch.tensor((y - y.mean()) / y.std())
+    operator = make_operator("dense", x, get_kernel("matern52"), Hyperparameters.ones(4))
+    problem, climbed = Problem(operator, t), []
+
+    def seen(*args: Any, **settings: Any) -> Hyperparameters:
+        climbed.append((args[4].points, climbed_on(*args, **settings)))
+        return climbed[-1][1]
+
+    monkeypatch.setattr("warmgp.estimator.start.climbed_on", seen)
+    begun = partial(begin, plan, options, problem, None, verbose=True)
+    state = begun(generator=torch.Generator().manual_seed(0))
+    assert [points for points, _ in climbed] == [120]
+    assert torch.allclose(state.theta.vector, climbed[0][1].vector)
+    shown = [int(found) for found in re.findall(r" (\d+)/", capsys.readouterr().err)]
+    assert shown == sorted(shown)  # the bar does not go back to the sample
+    monkeypatch.setattr("warmgp.estimator.start.local_start", lambda *args, **_: args[3])
+    begun(generator=torch.Generator().manual_seed(0))
+    assert len(climbed) == 1
+
+
+def test_a_climb_on_more_points_is_uphill_from_where_it_begins() -> None:
+    X, y = data()
+    x, t = torch.tensor(X), torch.tensor(y)
+    begun = Hyperparameters(0.9, 0.3, [3.0] * x.shape[1])
+    how = ExactClimb(len(x))
+    found = climbed_on(x, t, KERNEL, begun, how, generator=torch.Generator().manual_seed(0))
+    values = [gp_truth.log_marginal_likelihood("matern32", x, t, theta.vector) for theta in (begun, found)]
+    assert values[1] > values[0]

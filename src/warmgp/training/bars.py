@@ -59,6 +59,6 @@ class StartBar(TrainingBar):
             if record.step == 0 and (name := next(coming, None)):
                 phase, (first, last) = name, self._shares[name]
             self._bar.set_postfix_str(f"{phase}, noise {record.noise_scale:.4g}", refresh=False)
-            self._bar.update(min(last, max(first, int(self._bar.n)) + 1) - int(self._bar.n))
+            self._bar.update(max(0, min(last, max(first, int(self._bar.n)) + 1) - int(self._bar.n)))
 
         return show

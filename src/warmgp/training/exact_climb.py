@@ -101,7 +101,7 @@ def climbed_start(
     """
     rows = _drawn(x, how, generator)
     ascent = _Ascent(x, y, kernel, limits, how, noise, tuple(callbacks))
-    prior = Prior.of(len(rows), x.shape[1], limits.groups(lengths), rows_at(noise, rows))
+    prior = ascent.prior(rows, lengths)
     places = starting_places(x.shape[1], lengths)
     if chosen is not None and (prior is None or len(rows) > COMPARED):
         places.append(chosen)
@@ -132,9 +132,29 @@ def start_at_waves(
     See :func:`climbed_start` for the rest.
     """
     rows = _drawn(x, how, generator)
-    prior = Prior.of(len(rows), x.shape[1], limits.groups(len(fine.length_scales)), rows_at(noise, rows))
     ascent = _Ascent(x, y, kernel, limits, how, noise, tuple(callbacks))
-    return ascent.from_waves(rows, fine, prior, generator)
+    return ascent.from_waves(rows, fine, ascent.prior(rows, len(fine.length_scales)), generator)
+
+
+def climbed_on(
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    theta: Hyperparameters,
+    how: ExactClimb,
+    limits: Limits = ANYWHERE,
+    *,
+    generator: torch.Generator,
+    noise: RowNoise | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Hyperparameters:
+    """Returns where a short climb from θ ends that begins near the top, of more points than those θ comes from.
+
+    See :func:`climbed_start` for the rest.
+    """
+    rows = _drawn(x, how, generator)
+    ascent = _Ascent(x, y, kernel, limits, how, noise, tuple(callbacks))
+    return ascent.climbed(rows, theta, how.short, prior=ascent.prior(rows, len(theta.length_scales))).theta
 
 
 def _drawn(x: Tensor, how: ExactClimb, generator: torch.Generator) -> Tensor:
@@ -160,6 +180,10 @@ class _Ascent:
     how: ExactClimb
     noise: RowNoise | None
     callbacks: tuple[Callback, ...]
+
+    def prior(self, rows: Tensor, lengths: int) -> Prior | None:
+        """Returns what is thought of so many length scales before some rows are seen; None where rows are many."""
+        return Prior.of(len(rows), self.x.shape[1], self.limits.groups(lengths), rows_at(self.noise, rows))
 
     def highest(self, rows: Tensor, places: list[Hyperparameters], prior: Prior | None) -> Climbed:
         """Returns the highest top of some rows' likelihood, times the prior if there is one, from these places."""

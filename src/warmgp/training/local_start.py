@@ -79,12 +79,12 @@ def local_start(
     tie: Callable[[Tensor, Hyperparameters], Tensor] = lambda slope, theta: slope,
     noise: RowNoise | None = None,
     callbacks: Sequence[Callback] = (),
-) -> Hyperparameters:
+) -> Hyperparameters | None:
     """Returns the hyperparameters that the likelihood of points given near ones leads to from θ.
 
     ``hold`` keeps ν within its limits, ``tie`` makes of a slope by ν at a θ what Adam is given, ``noise`` is what that
     of each row is made of. It is a start: where numbers fail on the way, those of the last good step count, and where
-    random groups are clearly less likely then than by θ, θ itself is returned. Either leaves a line in the log. A
+    random groups are clearly less likely then than by θ, there are none. Either leaves a line in the log. A
     signal above ``LARGEST_SIGNAL`` is cut, with length scales that leave the kernel at short distances as it is.
     """
     z = (x - x.mean(0)).float()  # for distances: near ones may change places
@@ -102,7 +102,7 @@ def local_start(
     if bool(torch.isfinite(after).all()) and not float(gain.mean()) < -CLEARLY * float(gain.std()) / CHECKED**0.5:
         return found
     logger.info("the start by near points is left: a point's log-density falls by %.3f", -float(gain.mean()))
-    return theta
+    return None
 
 
 def _densities(
