@@ -14,7 +14,7 @@ from warmgp import GPRegressor, Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.operators.near_points import nearest_to
 from warmgp.training.exact_climb import ExactClimb, climbed_start, start_at_waves
-from warmgp.training.fine_structure import LARGEST_SIGNAL, LONGEST, STEP, finer, limits_at_waves
+from warmgp.training.fine_structure import LARGEST_SIGNAL, LONGEST, STEP, finer, likelier, limits_at_waves
 from warmgp.training.kernel_choice import choose_kernel, rough_start
 from warmgp.training.limits import Limits
 from warmgp.training.near_start import NearStart, near_start
@@ -226,7 +226,7 @@ def test_a_start_with_many_inputs_finds_waves_by_its_sample() -> None:
     x, y = waves(2_000, 45, periods=30)
     y = y + x[:, 0]
     y = y / y.std()
-    theta = climbed_start(x, y, MATERN, ExactClimb(), 45, generator=seeded())
+    theta = climbed_start(x, y, MATERN, ExactClimb(500), 45, generator=seeded())
     assert float(theta.noise_scale) == pytest.approx(0.1 / 1.225, rel=0.1)
 
 
@@ -236,6 +236,19 @@ def test_what_a_sample_is_too_thin_for_is_climbed_by_near_points() -> None:
     theta = start_at_waves(x, y, MATERN, theta_of(0.3, 1.0, 5.0, 5.0, 5.0, 0.003), sample, generator=seeded())
     assert theta.length_scales[-1] < 0.01
     assert float(theta.noise_scale) == pytest.approx(0.1 / 0.714, rel=0.3)
+
+
+def test_a_sample_that_cannot_tell_signal_from_noise_is_too_thin() -> None:
+    # With one point for each wave its climb keeps the length scale and makes half of the noise.
+    x, y = waves(20_000, 4, periods=1_000)
+    fine = theta_of(0.3, 1.0, 5.0, 5.0, 5.0, 0.0015)
+    for seed in (0, 1):
+        theta = start_at_waves(x, y, MATERN, fine, ExactClimb(700), generator=seeded(seed))
+        assert float(theta.noise_scale) == pytest.approx(0.1 / 0.714, rel=0.3)
+    alone = theta_of(0.057, 1.0, 5.0, 5.0, 5.0, 0.0015)
+    assert likelier(x, y, MATERN, theta, alone, Limits(floor=0.057), generator=seeded())
+    assert not likelier(x, y, MATERN, alone, theta, generator=seeded())
+    assert not likelier(x, y, MATERN, theta, theta, generator=seeded())
 
 
 def test_a_start_that_was_ended_is_not_looked_at() -> None:

@@ -329,7 +329,7 @@ def test_where_groups_of_near_points_are_of_no_use_more_random_ones_are_climbed(
     monkeypatch.setattr("warmgp.estimator.start.climbed_on", seen)
     begun = partial(begin, plan, options, problem, None, verbose=True)
     state = begun(generator=torch.Generator().manual_seed(0))
-    assert [points for points, _ in climbed] == [120]
+    assert [points for points, _ in climbed] == [2_000]
     assert torch.allclose(state.theta.vector, climbed[0][1].vector)
     shown = [int(found) for found in re.findall(r" (\d+)/", capsys.readouterr().err)]
     assert shown == sorted(shown)  # the bar does not go back to the sample

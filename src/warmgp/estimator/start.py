@@ -16,7 +16,7 @@ from warmgp.planning.estimates import usual_steps
 from warmgp.planning.plan import Plan, duration
 from warmgp.processes import current_team
 from warmgp.training.bars import StartBar, TrainingBar
-from warmgp.training.exact_climb import ExactClimb, climbed_on, climbed_start, start_at_waves
+from warmgp.training.exact_climb import INSTEAD_OF_GROUPS, ExactClimb, climbed_on, climbed_start, start_at_waves
 from warmgp.training.fine_structure import finer
 from warmgp.training.initialisation import N_CENTROIDS, N_STEPS, sample_start, subset_heuristic
 from warmgp.training.kernel_choice import rough_start
@@ -114,11 +114,6 @@ def options_of(
     )
 
 
-def _until(moment: float) -> Callback:
-    """Returns a callback that ends what it is called by once that moment has passed."""
-    return lambda *_: time.perf_counter() > moment
-
-
 def begin(
     plan: Plan,
     options: TrainingOptions,
@@ -199,16 +194,16 @@ class _Watch:
         now = time.perf_counter()
         self._bar, self._until = bar, None if until is None else now + START_SHARE * (until - now)
 
+    @property
+    def over(self) -> bool:
+        """Whether the start has used up its share of the time."""
+        return self._until is not None and time.perf_counter() > self._until
+
     def of(self, *phases: str) -> list[Callback]:
         """Returns the callbacks of a phase, or of several that are one call."""
         bar = [] if self._bar is None else [self._bar.of(*phases)]
-        return bar if self._until is None else [*bar, _until(self._until)]
+        return [*bar, lambda *_: self.over]
 
-
-MORE = 2
-"""The times that a sample has more points where groups of near ones were of no use. A smooth function of eight inputs
-with noise of 0.007: 1,000 points found half of it (a tenth, at the top of their likelihood), and predicted others
-from 5,000 at 2.99 nats each; by a climb on 2,000 it is 3.27, and 0.02 more on 4,000, which take seven times as long."""
 
 ON_A_SAMPLE, BY_GROUPS = "on a sample", "by groups of near points"
 
@@ -249,7 +244,7 @@ def _on_sample(
     know of each other. Otherwise that end is held against what training leads to. Before groups a sample with ``few``
     points for a length scale is climbed, with what is thought beforehand. Where near points show a finer structure than
     a sample does, training goes on from what these lead to. Where groups say less than a sample does, as they do of
-    smooth functions with hardly any noise, ``MORE`` times as many random points are climbed instead.
+    smooth functions with hardly any noise, more random points are climbed instead.
     """
     x, y, operator = problem.x_exact, problem.y_exact, problem.operator
     first, lengths = operator.theta, operator.theta.length_scales.numel()
@@ -271,13 +266,16 @@ def _on_sample(
                 learning_rate=plan.local.learning_rate,
             )  # fmt: skip
             state = _trained_sample(plan, some, problem, generator, callbacks, first, None)
-        if fine := finer(
-            x, y, operator.kernel, state.theta, limits, generator=generator, noise=operator.rows, known=chosen
+        free = limits if plan.local is None else replace(limits, ratio=math.inf)
+        if not watch.over and (
+            fine := finer(
+                x, y, operator.kernel, state.theta, free, generator=generator, noise=operator.rows, known=chosen
+            )
         ):
+            how = ExactClimb(min(plan.sample_size, ExactClimb.points))
             theta = start_at_waves(
-                x, y, operator.kernel, fine, ExactClimb(plan.sample_size), limits, generator=generator,
-                noise=operator.rows, callbacks=callbacks,
-            )  # fmt: skip
+                x, y, operator.kernel, fine, how, free, generator=generator, noise=operator.rows, callbacks=callbacks
+            )
             state = initial_state(operator.at(theta), options)
     if plan.local is None:
         return state
@@ -286,9 +284,11 @@ def _on_sample(
         x, y, operator.kernel, begun, plan.local, generator=generator, hold=options.held, tie=options.allowed,
         noise=operator.rows, callbacks=watch.of(BY_GROUPS),
     )  # fmt: skip
-    if found is None:
+    if found is None and watch.over:
+        found = begun
+    elif found is None:
         found = climbed_on(
-            x, y, operator.kernel, begun, ExactClimb(MORE * plan.sample_size), limits, generator=generator,
+            x, y, operator.kernel, begun, ExactClimb(INSTEAD_OF_GROUPS), limits, generator=generator,
             noise=operator.rows, callbacks=watch.of(ON_A_SAMPLE),
         )  # fmt: skip
     return initial_state(operator.at(found), options)

@@ -13,6 +13,7 @@ from warmgp.solvers import (
     Solver,
     StoppingRule,
 )
+from warmgp.training.exact_climb import INSTEAD_OF_GROUPS
 from warmgp.training.refinement import columns_at_once
 
 LOW_RANK_COPIES = 6
@@ -72,6 +73,8 @@ def peak_bytes(plan: Plan, n: int, d: int, processes: int = 1) -> int:
         steps = max(steps, correction_bytes(plan.solver, n, d, columns, on_gpu, processes))
     if plan.climb is not None:
         steps = max(steps, CLIMBED_BYTES * plan.climb.points**2)
+    if plan.local is not None:
+        steps = max(steps, CLIMBED_BYTES * min(n, INSTEAD_OF_GROUPS) ** 2)
     if plan.start_solver is None:
         return steps
     sample = dense_bytes(plan.sample_size, torch.float32) + factor_bytes(plan.start_solver, plan.sample_size)

@@ -55,9 +55,9 @@ CLEARLY, LEAST_GAIN = 3.0, 0.05
 """The standard errors, and the nats, by which a point must be likelier on average."""
 
 LARGEST_SIGNAL = 3.0
-"""The largest signal scale of a climb by near points that begins at waves. Targets of unit variance hold many of them,
-so that the signal is about one. Near points tell s²/ℓ^2ν and hardly s: on a map with 40 ridges climbs went along there
-to a signal of 50 and length scales of 0.2 and 290, by which neighbours all lie in one line."""
+"""The largest signal scale of the first climb by near points that begins at waves. Targets of unit variance hold many
+of them, so that the signal is about one. Near points tell s²/ℓ^2ν and hardly s: on a map with 40 ridges climbs went
+along there to a signal of 50 and length scales of 0.2 and 290, by which neighbours all lie in one line."""
 
 
 def finer(
@@ -94,40 +94,58 @@ def finer(
         return None
     if known is not None and not bool((known.length_scales <= STEP * theta.length_scales).any()):
         return None
-    seed = (generator.initial_seed() + 1) % 2**63  # others begin at the seed itself, and would draw the same points
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-    near = _Near(x, order[:MOST_ROWS].to(x.device), asked)
+    near = _Near(x, generator, asked)
     if len(near.z) < FEWEST:
         return None
-    terms = near.terms(theta.length_scales)
-    of_theta = (terms.densities(x, y, kernel, other, noise) for other in _noisy(theta, limits))
-    here = max(of_theta, key=lambda found: float(found.mean()))
-    best, most = theta, here
+    found, most = theta, None
     for others in _tried(near, y, theta, limits) if known is None else [[known]]:
-        terms = near.terms(others[0].length_scales)
-        for other in others:
-            there = terms.densities(x, y, kernel, other, noise)
-            if float(there.mean()) > float(most.mean()):
-                best, most = other, there
-    gain = most - here
+        best, densities = near.likeliest(x, y, kernel, others, noise)
+        if most is None or float(densities.mean()) > float(most.mean()):
+            found, most = best, densities
+    if most is None:
+        return None
+    gain = most - near.likeliest(x, y, kernel, _noisy(theta, limits), noise)[1]  # (asked,)
     if not float(gain.mean()) > max(LEAST_GAIN, CLEARLY * float(gain.std()) / len(gain) ** 0.5):
         return None
     logger.info("points are likelier by their neighbours with shorter length scales, by %.2f each", float(gain.mean()))
-    return best
+    return found
+
+
+def likelier(
+    x: Tensor,
+    y: Tensor,
+    kernel: Kernel,
+    other: Hyperparameters,
+    theta: Hyperparameters,
+    limits: Limits = ANYWHERE,
+    *,
+    generator: torch.Generator,
+    noise: RowNoise | None = None,
+) -> bool:
+    """Says whether points x, (n, d), and y are likelier given near ones by other hyperparameters than by θ.
+
+    Either has the likeliest of some noises. See :func:`finer` for the rest.
+    """
+    near = _Near(x, generator, ASKED)
+    of_other, of_theta = (near.likeliest(x, y, kernel, _noisy(one, limits), noise)[1].mean() for one in (other, theta))
+    return bool(of_other > of_theta)
 
 
 def limits_at_waves(limits: Limits) -> Limits:
-    """Returns where a climb by near points may go that begins at waves: to no larger signal than these have."""
+    """Returns where a first climb by near points may go that begins at waves: to no larger signal than these have."""
     return replace(limits, largest=min(limits.largest, LARGEST_SIGNAL))
 
 
 class _Near:
-    """Finds the points nearest to some of the points x, (n, d), by any length scales, among those of ``rows``, (m,).
+    """Finds the points nearest to ``asked`` of the points x, (n, d), by any length scales, among at most ``MOST_ROWS``.
 
-    Of rows with the same inputs one counts: neighbours that are copies of each other would all lie at one place.
+    Of rows with the same inputs one counts: neighbours that are copies of each other would all lie at one place. All
+    are drawn by the generator's seed; others begin at the seed itself, and would draw the same.
     """
 
-    def __init__(self, x: Tensor, rows: Tensor, asked: int) -> None:
+    def __init__(self, x: Tensor, generator: torch.Generator, asked: int) -> None:
+        seeded = torch.Generator().manual_seed((generator.initial_seed() + 1) % 2**63)
+        rows = torch.randperm(len(x), generator=seeded)[:MOST_ROWS].to(x.device)
         some = x[rows].double()
         z = (some - some.mean(0)).cpu().numpy()
         kept = np.sort(_places(z))
@@ -144,11 +162,16 @@ class _Near:
         asked = np.linspace(0, len(z) - 1, min(ASKED, len(z))).astype(np.int64)
         return float(np.median(np.linalg.norm(z[nearest_to(z, asked, 2)[:, 1]] - z[asked], axis=1)))
 
-    def terms(self, lengths: Tensor) -> Terms:
-        """Returns each of the points that are asked for, as the last of a group with those nearest to it."""
-        z = self.z / lengths.numpy()
+    def likeliest(
+        self, x: Tensor, y: Tensor, kernel: Kernel, others: list[Hyperparameters], noise: RowNoise | None
+    ) -> tuple[Hyperparameters, Tensor]:
+        """Returns the likeliest of some hyperparameters that share their length scales, and the log-density by them of
+        each of the points that are asked for given those nearest to it, (asked,)."""
+        z = self.z / others[0].length_scales.numpy()
         near = nearest_to(z, self._asked, min(NEIGHBOURS + 1, len(z)))
-        return Terms(self.rows[torch.as_tensor(near[:, ::-1].copy()).to(self.rows.device)], 1)
+        terms = Terms(self.rows[torch.as_tensor(near[:, ::-1].copy()).to(self.rows.device)], 1)
+        found = [(other, terms.densities(x, y, kernel, other, noise)) for other in others]
+        return max(found, key=lambda one: float(one[1].mean()))
 
 
 def _places(z: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -133,7 +133,8 @@ def _solved(
     and more epochs would be in vain.
     """
     operator, single = problem.operator, problem.single
-    if single is not None and start is not None:
+    if single is not None:
+        start = torch.zeros_like(targets) if start is None else start
         rule = _last_rule(options, operator, targets)
         found = refined(operator, single, targets, start, rule, options.solver, generator=generator)
         if found.converged:

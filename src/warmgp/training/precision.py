@@ -23,9 +23,11 @@ ROWS = 256
 SLACK = 1.5
 """Factor by which the estimate may exceed the report: it is from 256 rows, and residuals are not spread evenly."""
 
-ALL = 1.0
-"""What zero leaves of the targets. A solve that leaves as much tells nothing, and its gradient may be of any size: two
-such steps of 36,000 rows kept Adam on its way to half of the noise for all 28 after them, which float64 took."""
+ALL, POSSIBLE = 1.0, 0.1
+"""What zero leaves of the targets, and how many times the tolerance rounding may leave, by estimate, where it may be to
+blame for that. A solve that leaves as much tells nothing, and its gradient may be of any size: two such steps of 36,000
+rows kept Adam on its way to half of the noise for the 27 after them, in float64. Conjugate gradients with few epochs
+may leave as much without any rounding, and so does gradient descent at too high a rate."""
 
 FROM_HERE_ON, LAST_SOLVE = "float64 from here on: ", "the last solve in float64: "
 """How the notes of a record begin that say where float64 took over; the reason follows."""
@@ -58,12 +60,14 @@ def doubts(problem: Problem, targets: Tensor, result: SolveResult, tol: float, *
     """Returns why this float32 solve should be done again in float64; "" where there is no reason.
 
     One that got no further is done again where it has more than ``stalled`` of its targets left, and one whose budget
-    was spent where it has ``ALL`` of them left.
+    was spent where it has ``ALL`` of them left and rounding may be the reason.
     """
     left = max(result.residual_mean, result.residual_probes)
     if result.stop_reason == "stagnated" and left > stalled:  # one that diverged is no matter of rounding
         return f"float32 stagnated at a residual of {left:.2g}"
-    if result.stop_reason == "budget" and not left < ALL:
+    operator = problem.operator
+    by_rounding = operator.rounding * operator.noise.unit
+    if result.stop_reason == "budget" and not left < ALL and by_rounding > POSSIBLE * tol:
         return f"float32 leaves a residual of {left:.2g}, no less than no solve at all, within its budget"
     found = spot_residuals(problem, targets, result.solution, problem.n_targets)
     reported = result.residual_mean, result.residual_probes
@@ -106,8 +110,8 @@ def watch(
     problem: Problem, targets: Tensor, result: SolveResult, draw: Any, tol: float, *, stalled: float = 0.0
 ) -> None:
     """Raises :class:`PrecisionLostError` where float64 contradicts a float32 solve, or where one has too much of its
-    targets left (:func:`doubts`); with its solutions, unless these are no better than none."""
+    targets left (:func:`doubts`); with its solutions, unless these are no better than none by their own account."""
     reason = problem.operator.part.agreed(doubts(problem, targets, result, tol, stalled=stalled))
     if reason:
-        of_use = max(result.residual_mean, result.residual_probes) < ALL
+        of_use = result.residual_mean < ALL and result.residual_probes < ALL
         raise PrecisionLostError(reason, result.solution if of_use else None, draw, result.epochs)
