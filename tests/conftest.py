@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from hostile import tally
+from other_device import everything_elsewhere
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports Triton: its kernels then run on the CPU
@@ -23,6 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("hostile")
     group.addoption("--hostile-scale", type=float, default=0.02, help="how much of the battery to run; 1 is all of it")
     group.addoption("--hostile-seed", type=int, default=None, help="its seed; a new one every run unless given")
+    parser.addoption("--elsewhere", action="store_true", help="estimators take a device that is not there for the CPU")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,12 +62,22 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if torch.cuda.is_available():
-        return
-    skip = pytest.mark.skip(reason="needs a CUDA device")
+    missing = {} if torch.cuda.is_available() else {"gpu": "needs a CUDA device"}
+    if config.option.elsewhere:
+        missing["cpu"] = "says what a CPU does"
     for item in items:
-        if "gpu" in item.keywords:
-            item.add_marker(skip)
+        for mark in missing.keys() & set(item.keywords):
+            item.add_marker(pytest.mark.skip(reason=missing[mark]))
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With ``--elsewhere`` estimators find tensors of one device beside those of another, as on a GPU."""
+    if not request.config.option.elsewhere:
+        yield
+        return
+    with everything_elsewhere():
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

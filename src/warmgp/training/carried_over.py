@@ -135,7 +135,8 @@ def _all_solutions(old: Posterior, problem: Problem, rows: Index) -> Tensor:
     v = old.solution[rows].double()
     if old.trend is None or problem.trend is None:
         return v
-    return torch.cat([v, old.trend.solution[rows].double() @ old.trend.basis.into(problem.trend.basis)], 1)
+    turned = old.trend.basis.into(problem.trend.basis).to(v.device)
+    return torch.cat([v, old.trend.solution[rows].double() @ turned], 1)
 
 
 def _apart(draw: PathwiseDraw, start: Tensor, problem: Problem) -> Carried:
