@@ -11,7 +11,7 @@ ONE_THREAD := OMP_NUM_THREADS=1
 INSTALL := -m pip install --quiet --no-compile --disable-pip-version-check
 EXTRAS := botorch,maps,parquet,plot,tensorboard,test
 
-.PHONY: demo test coverage test-oldest test-newest torture lint format docs dist bench reproduce-small clean
+.PHONY: demo test coverage test-oldest test-newest torture elsewhere lint format docs dist bench reproduce-small clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,10 @@ test-newest:  ## the suite with the newest versions there are, in an environment
 
 torture: $(STAMP)  ## the whole battery of hostile data, files and kills, with a new seed; at most half an hour on two cores
 	$(ONE_THREAD) $(BIN)/python $(PYTEST) --no-cov tests/hostile --hostile-scale 1
+
+elsewhere: $(STAMP)  ## tests of estimators on a device that is not there: what would mix a GPU's tensors with a CPU's fails
+	$(ONE_THREAD) $(BIN)/python $(PYTEST) --no-cov --elsewhere -m "not whole" tests/estimator tests/for_botorch \
+		tests/hostile tests/reporting
 
 lint: $(STAMP)  ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .

@@ -76,6 +76,7 @@ def test_iterations_without_a_factor_tell_nothing_from_something() -> None:
     assert any("explains nothing" in one for one in told(GPRegressor("matern32", **settings), X, shuffled))
 
 
+@pytest.mark.cpu
 def test_a_smooth_function_that_near_points_do_not_tell_is_not_said_to_be_nothing() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2600, 8))

@@ -389,6 +389,7 @@ def test_a_fit_plans_once_and_checks_its_settings_first(monkeypatch: pytest.Monk
     assert len(planned) == 2
 
 
+@pytest.mark.cpu
 def test_the_posterior_and_the_scaler_are_there_to_be_used() -> None:
     X, y = data(60)
     model = GPRegressor(**FAST).fit(X, y)

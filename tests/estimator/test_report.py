@@ -105,6 +105,7 @@ def test_a_model_of_version_0_1_has_what_its_plan_said() -> None:
     assert not sampled.report_.exact_variances and sampled.report_.samples == sampled.plan_.gradient.n_probes
 
 
+@pytest.mark.cpu
 def test_a_model_that_was_trained_elsewhere_says_so(tmp_path: Path) -> None:
     """A device that is not here is no reason to refuse a file: neither in its plan nor among its settings."""
     model = GPRegressor(n_steps=3, **FAST).fit(*data())

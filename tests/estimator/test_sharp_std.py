@@ -59,6 +59,7 @@ def test_an_exact_std_has_no_error(data: tuple[np.ndarray, ...]) -> None:
     assert (exact.std_error(data[2]) == 0).all() and exact.posterior_.targets is None
 
 
+@pytest.mark.cpu
 def test_a_file_keeps_it(model: GPRegressor, data: tuple[np.ndarray, ...], tmp_path: Path) -> None:
     """To the same bits, for two bytes a number; a file of before has the samples alone."""
     path = tmp_path / "model.safetensors"

@@ -36,6 +36,7 @@ def gappy() -> GPRegressor:
     return GPRegressor(**SETTINGS, solver="cg", tol=1e-4).fit(X, pd.DataFrame(GAPS, columns=NAMES))
 
 
+@pytest.mark.cpu
 def test_missing_values_are_missing_however_a_table_has_them(gappy: GPRegressor) -> None:
     """NA of pandas' own types and None, too; rows without any value are no rows with weights."""
     table = pd.DataFrame(GAPS, columns=NAMES)

@@ -129,6 +129,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
+@pytest.mark.cpu
 def test_predictions_use_the_threads_that_are_worth_it(used: list[int]) -> None:
     X, y = data()
     model = GPRegressor(**FAST).fit(X, y)
@@ -140,6 +141,7 @@ def test_predictions_use_the_threads_that_are_worth_it(used: list[int]) -> None:
     assert used[3:] == [1] * len(used[3:]) and len(used) >= 7  # few entries: one thread will do
 
 
+@pytest.mark.cpu
 def test_what_needs_the_whole_matrix_is_not_small(used: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """An exact std may need a factor of H, and new functions need a solve, at however few points."""
     monkeypatch.setattr(threads, "FEW_ENTRIES", 40**2 - 1)
@@ -188,6 +190,7 @@ def takes(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(planner, "choice_seconds", lambda *_, **__: 0.0)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize(("seconds", "said"), [(960.0, "about 16 min"), (61.0, "about 61 s"), (59.0, "")])
 def test_a_long_fit_is_announced(
     seconds: float,

@@ -61,6 +61,7 @@ def test_a_start_by_near_neighbours_can_be_ended() -> None:
     assert len(steps) == 3
 
 
+@pytest.mark.cpu
 @pytest.mark.slow
 def test_a_fit_ends_in_time_with_a_whole_model(whole_rates: None) -> None:
     """60,000 rows, which take minutes, within 8 s: by plan, and by the clock within twice that on a busy machine."""

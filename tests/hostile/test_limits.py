@@ -132,6 +132,7 @@ def test_threads_do_not_meet(rng: Rng, scale: float) -> None:
             assert np.array_equal(one, other.result())
 
 
+@pytest.mark.cpu
 def test_an_exact_model_shared_before_it_has_its_factor(rng: Rng, tmp_path: Path) -> None:
     """A loaded exact model makes its factor at the first std: four threads at once get the same."""
     X, y = problem(rng, 300)
