@@ -79,6 +79,61 @@ def test_of_many_inputs_waves_of_any_length_are_found(d: int) -> None:
         assert found.length_scales[-1] <= LONGEST
 
 
+def turned(kind: str, n: int, periods: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Standardised inputs, and a wave along the last that others turn over, so that it cancels in that one alone."""
+    x = torch.rand(n, 6, dtype=torch.float64, generator=seeded(seed))
+    angle = 2 * math.pi * periods * x[:, -1]
+    if kind == "phase":
+        y = (angle + 2 * math.pi * x[:, 0]).sin()
+    elif kind == "sign":
+        y = angle.sin() * (x[:, 0] - 0.5).sign()
+    else:  # of each of 50 stations, of which three inputs say where they are
+        station = torch.randint(50, (n,), generator=seeded(seed + 1))
+        x = torch.cat([torch.randn(50, 3, dtype=torch.float64, generator=seeded(seed + 2))[station], x[:, -1:]], 1)
+        y = (angle + 2 * math.pi * torch.rand(50, dtype=torch.float64, generator=seeded(seed + 3))[station]).sin()
+    y = y + 0.2 * torch.randn(n, dtype=torch.float64, generator=seeded(seed + 4))
+    return (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
+
+
+@pytest.mark.parametrize("kind", ["phase", "sign", "stations"])
+@pytest.mark.parametrize(("n", "periods"), [(3_000, 10), (15_000, 25)])
+def test_waves_that_other_inputs_turn_over_are_found(kind: str, n: int, periods: float) -> None:
+    x, y = turned(kind, n, periods)
+    found = finer(x, y, MATERN, asleep(x.shape[1]), generator=seeded())
+    assert found is not None
+    assert int(found.length_scales.argmin()) == x.shape[1] - 1
+    assert found.length_scales[-1] <= LONGEST
+
+
+@pytest.mark.parametrize("d", [2, 6])
+def test_codes_whose_values_have_nothing_to_do_with_their_neighbours_are_found(d: int) -> None:
+    x = torch.randn(2_000, d, dtype=torch.float64, generator=seeded())
+    code = torch.randint(12, (2_000,), generator=seeded(1))
+    effect = torch.tensor([1.0, -1.0] * 6, dtype=torch.float64)[code]
+    y = effect + 0.3 * torch.randn(2_000, dtype=torch.float64, generator=seeded(2))
+    x[:, -1] = (code - code.double().mean()) / code.double().std()
+    found = finer(x, y / y.std(), MATERN, asleep(d), generator=seeded())
+    assert found is not None
+    assert found.length_scales[-1] <= LONGEST
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_of_three_values_nothing_is_asked(d: int) -> None:
+    x = torch.randint(3, (600, d), generator=seeded()).double() - 1.0
+    y = torch.randn(600, dtype=torch.float64, generator=seeded(1))
+    assert finer(x, y, MATERN, asleep(d), generator=seeded()) is None
+
+
+def test_length_scales_that_explain_nothing_hide_no_waves() -> None:
+    # A climb of 800 points with ten inputs ended so, and nothing was found beside its short length scales.
+    x, y = waves(800, 10, periods=25)
+    theta = theta_of(0.66, 0.75, 0.86, 3.5, 4.8, 0.68, 1.1, 0.73, 0.35, 2.1, 0.41, 0.63)
+    found = finer(x, y, MATERN, theta, generator=seeded())
+    assert found is not None
+    assert found.length_scales[-1] <= LONGEST
+    assert found.length_scales[:-1].min() >= 3.0
+
+
 def test_waves_on_a_grid_are_found() -> None:
     x, _ = waves(3_000, 6)
     place = torch.randint(60, (3_000,), generator=seeded(7)).double()
@@ -98,7 +153,7 @@ def test_less_noise_alone_is_no_finer_structure() -> None:
 
 def test_longer_length_scales_are_no_finer_structure() -> None:
     x, y = waves(900, 2, periods=2, noise=0.3)
-    assert finer(x, y, MATERN, theta_of(0.3, 1.0, 0.005, 0.005), generator=seeded()) is None
+    assert finer(x, y, MATERN, theta_of(0.3, 1.0, 0.2, 0.2), generator=seeded()) is None
 
 
 @pytest.mark.parametrize("d", [1, 2, 8])
@@ -141,7 +196,7 @@ def test_tied_length_scales_get_short_together() -> None:
     found = finer(x, y, MATERN, asleep(5), Limits(tied=(0, 1, 2, 0, 3)), generator=seeded())
     assert found is not None
     assert found.length_scales[0] == found.length_scales[3] <= LONGEST
-    assert found.length_scales[1] == 3.0
+    assert found.length_scales[1] >= 3.0
 
 
 @pytest.mark.parametrize(("limits", "noise"), [(Limits(floor=0.5), 0.5), (Limits(floor=1.0, learned=False), 1.0)])
@@ -315,3 +370,15 @@ def test_a_training_on_a_sample_finds_waves_in_one_of_many_inputs(kernel: str) -
     model = GPRegressor(kernel, init="sample", n_steps=2, random_state=0).fit(x[:1_000].numpy(), y[:1_000].numpy())
     assert model.plan_.init == "sample"
     assert r_squared(model, x[1_000:], y[1_000:]) > 0.9
+
+
+def test_a_model_of_seasons_that_are_opposite_on_both_hemispheres_predicts_them() -> None:
+    # With 15,000 rows R² was 0.4: ten seasons along one input, of stations on both sides of the equator.
+    n, rng = 2_400, np.random.default_rng(0)
+    places = rng.uniform([-60, -180], [70, 180], (200, 2))[rng.integers(0, 200, n + 500)]
+    day = rng.uniform(0, 3650, n + 500)
+    season = -(10 + 0.1 * np.abs(places[:, 0])) * np.cos(2 * np.pi * day / 365) * np.sign(places[:, 0])
+    y = 25 - 0.4 * np.abs(places[:, 0]) + season + 2 * rng.normal(size=n + 500)
+    X = np.column_stack([places, rng.exponential(400, n + 500), day])
+    model = GPRegressor("matern32", random_state=0).fit(X[:n], y[:n])
+    assert model.score(X[n:], y[n:]) > 0.9

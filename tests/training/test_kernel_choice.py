@@ -56,6 +56,20 @@ def test_a_smooth_function_of_many_inputs_is_not_given_up() -> None:
     assert [drawn("rbf", 900, 8, 3.0, seed).kernel.name for seed in (0, 1)] == ["rbf", "rbf"]
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_smooth_function_is_not_explained_by_a_rougher_kernel_with_much_signal(seed: int) -> None:
+    """Matérn-3/2 ended at a signal of 30 and length scales of as many; smoother kernels that begin there found less."""
+    rng = np.random.default_rng(seed)
+    u = np.column_stack([rng.integers(0, 28, 800) / 27, rng.uniform(size=800), rng.integers(0, 30, 800) / 29])
+    f = 1.5 * np.sin(2 * np.pi * u[:, 2]) * (2 * u[:, 2] - 1) + 0.2 * np.sin(2 * np.pi * u[:, 1])
+    f += 0.8 * np.sin(4 * u[:, 2]) * np.cos(5 * u[:, 0])
+    X = np.column_stack([u, rng.integers(0, 11, 800)])
+    y = f / f.std() + 0.02 * rng.normal(size=800)
+    x, y = (torch.as_tensor((part - part.mean(0)) / part.std(0)) for part in (X, y))
+    choice = choose_kernel(x, y, 4, generator=torch.Generator().manual_seed(seed), is_map=False)
+    assert choice.kernel.name == "rbf"
+
+
 def test_noise_is_raised_only_where_that_makes_data_likelier() -> None:
     """Not for several targets that are explained; for what nothing explains, never to less likely than before."""
     rng = np.random.default_rng(0)

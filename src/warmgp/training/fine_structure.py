@@ -7,14 +7,15 @@ length scales down to the distance of neighbours; where one of these makes them 
 ended, the climb begins again from there.
 
 With more than three inputs each is looked at alone, whatever the others are. Waves across several of them, as those of
-sin(k(x₁ + x₂)), are not seen then.
+sin(k(x₁ + x₂)), are not seen then. Waves along one that others turn over, as the seasons of 200 stations on both
+hemispheres, cancel for points that agree in that one alone: points that are near in all inputs are asked, too.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +34,11 @@ logger = logging.getLogger(__name__)
 
 FEW_INPUTS = 3
 """The inputs up to which near points are near in all of them, so that they tell nearly everything. Of more inputs as
-many are looked at, one by one: those along which y turns fastest."""
+many are looked at, one by one: those along which y turns fastest, and as many others."""
+
+OTHERS, GLANCE, GLANCE_ROWS = 8, 100, 10_000
+"""The others that are glanced at, those with the most values, the points that are predicted for that, and the rows
+among which neighbours are looked for: a full look at each of them would take as long as a start on a GPU."""
 
 ASKED, NEIGHBOURS = 300, 30
 """The points that are predicted, and from how many each."""
@@ -43,7 +48,12 @@ MOST_ROWS = 50_000
 inputs are few, and 0.3 s where they are 50."""
 
 FEWEST = 30
-"""The points, and the values of an input, below which a wave is not to be told from chance."""
+"""The points below which a wave is not to be told from chance."""
+
+FEWEST_VALUES, OFTEN = 4, 10
+"""The values of an input below which any length scale says the same of them, and how many points an input has at each
+of its values, on average, where those that agree in it are enough to predict one from: it may then be a code, whose
+values have nothing to do with their neighbours."""
 
 LONGEST, STEP = 0.25, 0.4
 """The longest length scale that is tried, and what each next one is of it."""
@@ -75,7 +85,8 @@ def finer(
     """Returns hyperparameters with shorter length scales by which x, (n, d), and y are clearly likelier than by θ.
 
     None where there are none: as far as near points can tell, θ is on no wrong side of a hill. With points at fewer
-    than ``FEWEST`` places nothing is tried, and neither is one length scale for many inputs.
+    than ``FEWEST`` places nothing is tried, and neither is one length scale for many inputs. The length scales of a θ
+    that explains nothing may be anything: then they are held against long ones.
 
     Parameters
     ----------
@@ -94,20 +105,28 @@ def finer(
         return None
     if known is not None and not bool((known.length_scales <= STEP * theta.length_scales).any()):
         return None
-    near = _Near(x, generator, asked)
+    near = _Near(x, y, kernel, noise, generator, asked)
     if len(near.z) < FEWEST:
         return None
-    found, most = theta, None
-    for others in _tried(near, y, theta, limits) if known is None else [[known]]:
-        best, densities = near.likeliest(x, y, kernel, others, noise)
-        if most is None or float(densities.mean()) > float(most.mean()):
-            found, most = best, densities
-    if most is None:
+    before = near.likeliest(_noisy(theta, limits))[1]  # (asked,)
+    if known is not None:
+        tried: Iterable[list[Hyperparameters]] = [[known]]
+    else:
+        begun = theta if _clear(before - near.by_noise_alone(theta)) else _asleep(theta, d)
+        things = _things(theta, limits)
+        if d > FEW_INPUTS:
+            fast, others = _by_speed(things, near)
+            glance = _Near(x, y, kernel, noise, generator, GLANCE, GLANCE_ROWS)
+            things = [*fast, *_shown(others, glance, theta, begun, limits)]
+        elif len(things) > 1:
+            things = [torch.ones(len(theta.length_scales), dtype=torch.bool), *things]
+        tried = (some for thing in things for some in _tried(near, thing, begun, limits))
+    looks = (near.likeliest(some) for some in tried)
+    found, densities = max(looks, key=lambda one: float(one[1].mean()), default=(theta, before))
+    if not _clear(densities - before):
         return None
-    gain = most - near.likeliest(x, y, kernel, _noisy(theta, limits), noise)[1]  # (asked,)
-    if not float(gain.mean()) > max(LEAST_GAIN, CLEARLY * float(gain.std()) / len(gain) ** 0.5):
-        return None
-    logger.info("points are likelier by their neighbours with shorter length scales, by %.2f each", float(gain.mean()))
+    gain = float((densities - before).mean())
+    logger.info("points are likelier by their neighbours with shorter length scales, by %.2f each", gain)
     return found
 
 
@@ -126,8 +145,8 @@ def likelier(
 
     Either has the likeliest of some noises. See :func:`finer` for the rest.
     """
-    near = _Near(x, generator, ASKED)
-    of_other, of_theta = (near.likeliest(x, y, kernel, _noisy(one, limits), noise)[1].mean() for one in (other, theta))
+    near = _Near(x, y, kernel, noise, generator, ASKED)
+    of_other, of_theta = (near.likeliest(_noisy(one, limits))[1].mean() for one in (other, theta))
     return bool(of_other > of_theta)
 
 
@@ -137,41 +156,64 @@ def limits_at_waves(limits: Limits) -> Limits:
 
 
 class _Near:
-    """Finds the points nearest to ``asked`` of the points x, (n, d), by any length scales, among at most ``MOST_ROWS``.
+    """Finds the points nearest to ``asked`` of the points x, (n, d), by any length scales, among at most ``most`` rows.
 
     Of rows with the same inputs one counts: neighbours that are copies of each other would all lie at one place. All
     are drawn by the generator's seed; others begin at the seed itself, and would draw the same.
     """
 
-    def __init__(self, x: Tensor, generator: torch.Generator, asked: int) -> None:
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        kernel: Kernel,
+        noise: RowNoise | None,
+        generator: torch.Generator,
+        asked: int,
+        most: int = MOST_ROWS,
+    ) -> None:
         seeded = torch.Generator().manual_seed((generator.initial_seed() + 1) % 2**63)
-        rows = torch.randperm(len(x), generator=seeded)[:MOST_ROWS].to(x.device)
+        rows = torch.randperm(len(x), generator=seeded)[:most].to(x.device)
         some = x[rows].double()
         z = (some - some.mean(0)).cpu().numpy()
         kept = np.sort(_places(z))
         self.z, self.rows = z[kept], rows[torch.as_tensor(kept).to(rows.device)]  # (places, d), (places,)
         self._asked = np.arange(min(asked, len(kept)))
+        self._data, self._noise = (x, y, kernel), noise
+
+    @property
+    def y(self) -> NDArray[np.float64]:
+        """The targets of the points, (places, q)."""
+        return self._data[1][self.rows].double().reshape(len(self.z), -1).cpu().numpy()
 
     def spacing(self, columns: NDArray[np.bool_]) -> float:
-        """Returns the median distance of a point to the nearest one elsewhere, in some of the inputs alone; ∞ where
-        these have fewer than ``FEWEST`` different values."""
+        """Returns the least length scale by which a point has neighbours in some of the inputs alone; ∞ where these
+        have fewer than ``FEWEST_VALUES``.
+
+        It is the median distance to the nearest one elsewhere, or a quarter of it where points are at the same places.
+        """
         z = self.z[:, columns]
         z = z[_places(z)]
-        if len(z) < FEWEST:
+        if len(z) < FEWEST_VALUES:
             return math.inf
         asked = np.linspace(0, len(z) - 1, min(ASKED, len(z))).astype(np.int64)
-        return float(np.median(np.linalg.norm(z[nearest_to(z, asked, 2)[:, 1]] - z[asked], axis=1)))
+        distance = float(np.median(np.linalg.norm(z[nearest_to(z, asked, 2)[:, 1]] - z[asked], axis=1)))
+        return distance / 4 if len(self.z) >= OFTEN * len(z) else distance
 
-    def likeliest(
-        self, x: Tensor, y: Tensor, kernel: Kernel, others: list[Hyperparameters], noise: RowNoise | None
-    ) -> tuple[Hyperparameters, Tensor]:
+    def likeliest(self, others: list[Hyperparameters]) -> tuple[Hyperparameters, Tensor]:
         """Returns the likeliest of some hyperparameters that share their length scales, and the log-density by them of
         each of the points that are asked for given those nearest to it, (asked,)."""
         z = self.z / others[0].length_scales.numpy()
         near = nearest_to(z, self._asked, min(NEIGHBOURS + 1, len(z)))
         terms = Terms(self.rows[torch.as_tensor(near[:, ::-1].copy()).to(self.rows.device)], 1)
-        found = [(other, terms.densities(x, y, kernel, other, noise)) for other in others]
+        x, y, kernel = self._data
+        found = [(other, terms.densities(x, y, kernel, other, self._noise)) for other in others]
         return max(found, key=lambda one: float(one[1].mean()))
+
+    def by_noise_alone(self, theta: Hyperparameters) -> Tensor:
+        """Returns the log-density of each of the points that are asked for where nothing explains them, (asked,)."""
+        alone = Hyperparameters.from_vector(torch.tensor([1.0, LEAST, *theta.length_scales], dtype=torch.float64))
+        return self.likeliest([alone])[1]
 
 
 def _places(z: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -180,18 +222,47 @@ def _places(z: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.unique(along, return_index=True)[1]
 
 
-def _things(near: _Near, y: Tensor, theta: Hyperparameters, limits: Limits) -> list[Tensor]:
-    """Returns what may be finer than it is thought to be, as the length scales that get short together.
+def _clear(gain: Tensor) -> bool:
+    """Says whether points are likelier by a gain, (asked,), that is seen and no chance."""
+    return float(gain.mean()) > max(LEAST_GAIN, CLEARLY * float(gain.std()) / len(gain) ** 0.5)
 
-    All inputs, and each thing alone, where there are few inputs; otherwise those along which y turns fastest.
-    """
+
+def _asleep(theta: Hyperparameters, d: int) -> Hyperparameters:
+    """Returns θ with length scales by which points know of each other in all inputs: those of a θ that explains nothing
+    have any length, and beside short ones waves along another input are not seen."""
+    return replace(theta, length_scales=theta.length_scales.clamp_min(2 * d**0.5))
+
+
+def _things(theta: Hyperparameters, limits: Limits) -> list[Tensor]:
+    """Returns the length scales of each thing, which are tied together: its places in θ's length scales, (lengths,)."""
     groups = torch.tensor(limits.groups(len(theta.length_scales)))
-    each = [groups == group for group in groups.unique()]
-    if near.z.shape[1] <= FEW_INPUTS:
-        return [torch.ones_like(groups, dtype=torch.bool), *(each if len(each) > 1 else [])]
-    speed = _speed(near.z, y[near.rows].double().reshape(len(near.z), -1).cpu().numpy())
-    fastest = sorted(((speed[thing.numpy()].max(), place) for place, thing in enumerate(each)), reverse=True)
-    return [each[place] for value, place in fastest[:FEW_INPUTS] if value > 0]
+    return [groups == group for group in groups.unique()]
+
+
+def _by_speed(things: list[Tensor], near: _Near) -> tuple[list[Tensor], list[Tensor]]:
+    """Returns the things along which y turns fastest, and others: those with the most values."""
+    speed = _speed(near.z, near.y)
+    fastest = sorted(((speed[thing.numpy()].max(), place) for place, thing in enumerate(things)), reverse=True)
+    fast = [place for value, place in fastest[:FEW_INPUTS] if value > 0]
+    values = [len(_places(near.z[:, thing.numpy()])) for thing in things]
+    rest = [place for place, count in enumerate(values) if place not in fast and count >= FEWEST_VALUES]
+    most = sorted(rest, key=lambda place: -values[place])[:OTHERS]
+    return [things[place] for place in fast], [things[place] for place in most]
+
+
+def _shown(
+    things: list[Tensor], near: _Near, theta: Hyperparameters, begun: Hyperparameters, limits: Limits
+) -> list[Tensor]:
+    """Returns those things, at most ``FEW_INPUTS``, in which near points are likelier by shorter length scales than
+    those of ``begun``, with all others as there, than by θ."""
+    before = float(near.likeliest(_noisy(theta, limits))[1].mean())
+    found = []
+    for place, thing in enumerate(things):
+        tried = (near.likeliest(some)[1] for some in _tried(near, thing, begun, limits))
+        gain = max((float(densities.mean()) for densities in tried), default=-math.inf) - before
+        if gain > LEAST_GAIN:
+            found.append((-gain, place))
+    return [things[place] for _, place in sorted(found)[:FEW_INPUTS]]
 
 
 def _speed(z: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -217,19 +288,18 @@ def _speed(z: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64
     return found
 
 
-def _tried(near: _Near, y: Tensor, theta: Hyperparameters, limits: Limits) -> Iterator[list[Hyperparameters]]:
-    """Yields hyperparameters, with several noises, whose length scales are short in one of some things: down to the
-    distance of neighbours in it, and shorter than they are."""
+def _tried(near: _Near, thing: Tensor, theta: Hyperparameters, limits: Limits) -> Iterator[list[Hyperparameters]]:
+    """Yields hyperparameters, with several noises, whose length scales are short in a thing: down to the distance of
+    neighbours in it, and shorter than they are."""
     lengths = theta.length_scales
-    for thing in _things(near, y, theta, limits):
-        columns = thing.expand(near.z.shape[1])  # one length scale may serve all inputs
-        short, least = LONGEST, max(LEAST, near.spacing(columns.numpy()))
-        while short > least:
-            if bool((short < lengths[thing]).any()):
-                vector = torch.cat([theta.vector[:2], torch.where(thing, short, lengths.clamp_min(short))])
-                vector[1] = 1.0 if bool((vector[2:] <= LONGEST).all()) else vector[1].clamp_min(1.0)
-                yield _noisy(Hyperparameters.from_vector(vector), limits)
-            short *= STEP
+    columns = thing.expand(near.z.shape[1])  # one length scale may serve all inputs
+    short, least = LONGEST, max(LEAST, near.spacing(columns.numpy()))
+    while short > least:
+        if bool((short < lengths[thing]).any()):
+            vector = torch.cat([theta.vector[:2], torch.where(thing, short, lengths.clamp_min(short))])
+            vector[1] = 1.0 if bool((vector[2:] <= LONGEST).all()) else vector[1].clamp_min(1.0)
+            yield _noisy(Hyperparameters.from_vector(vector), limits)
+        short *= STEP
 
 
 def _noisy(theta: Hyperparameters, limits: Limits) -> list[Hyperparameters]:
