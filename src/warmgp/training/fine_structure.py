@@ -112,7 +112,7 @@ def finer(
     if known is not None:
         tried: Iterable[list[Hyperparameters]] = [[known]]
     else:
-        begun = theta if _clear(before - near.by_noise_alone(theta)) else _asleep(theta, d)
+        begun = theta if _clear(before - near.by_noise_alone(theta)) else _asleep(theta, d, limits)
         things = _things(theta, limits)
         if d > FEW_INPUTS:
             fast, others = _by_speed(things, near)
@@ -227,10 +227,11 @@ def _clear(gain: Tensor) -> bool:
     return float(gain.mean()) > max(LEAST_GAIN, CLEARLY * float(gain.std()) / len(gain) ** 0.5)
 
 
-def _asleep(theta: Hyperparameters, d: int) -> Hyperparameters:
-    """Returns θ with length scales by which points know of each other in all inputs: those of a θ that explains nothing
-    have any length, and beside short ones waves along another input are not seen."""
-    return replace(theta, length_scales=theta.length_scales.clamp_min(2 * d**0.5))
+def _asleep(theta: Hyperparameters, d: int, limits: Limits) -> Hyperparameters:
+    """Returns what a θ that explains nothing might as well be: noise, unless that is known, and length scales by which
+    points know of each other in all inputs. Beside the short ones that it may have no waves are seen."""
+    noise = theta.noise_scale.clamp_min(1.0) if limits.learned else theta.noise_scale
+    return Hyperparameters(noise, theta.signal_scale, theta.length_scales.clamp_min(2 * d**0.5))
 
 
 def _things(theta: Hyperparameters, limits: Limits) -> list[Tensor]:
