@@ -13,6 +13,7 @@ import gp_truth
 from warmgp import GPRegressor, Hyperparameters
 from warmgp.kernels import get_kernel
 from warmgp.operators.near_points import nearest_to
+from warmgp.operators.row_noise import RowNoise
 from warmgp.training.exact_climb import ExactClimb, climbed_start, start_at_waves
 from warmgp.training.fine_structure import LARGEST_SIGNAL, LONGEST, STEP, finer, likelier, limits_at_waves
 from warmgp.training.kernel_choice import choose_kernel, rough_start
@@ -95,8 +96,10 @@ def turned(kind: str, n: int, periods: float, seed: int = 0) -> tuple[Tensor, Te
     return (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
 
 
-@pytest.mark.parametrize("kind", ["phase", "sign", "stations"])
-@pytest.mark.parametrize(("n", "periods"), [(3_000, 10), (15_000, 25)])
+@pytest.mark.parametrize(
+    ("kind", "n", "periods"),
+    [("phase", 3_000, 10), ("sign", 3_000, 10), ("phase", 15_000, 25), ("sign", 15_000, 25), ("stations", 15_000, 25)],
+)
 def test_waves_that_other_inputs_turn_over_are_found(kind: str, n: int, periods: float) -> None:
     x, y = turned(kind, n, periods)
     found = finer(x, y, MATERN, asleep(x.shape[1]), generator=seeded())
@@ -114,24 +117,44 @@ def test_codes_whose_values_have_nothing_to_do_with_their_neighbours_are_found(d
     x[:, -1] = (code - code.double().mean()) / code.double().std()
     found = finer(x, y / y.std(), MATERN, asleep(d), generator=seeded())
     assert found is not None
-    assert found.length_scales[-1] <= LONGEST
+    assert found.length_scales[-1] <= LONGEST < found.length_scales[:-1].min()
 
 
-@pytest.mark.parametrize("d", [2, 5])
-def test_of_three_values_nothing_is_asked(d: int) -> None:
-    x = torch.randint(3, (600, d), generator=seeded()).double() - 1.0
-    y = torch.randn(600, dtype=torch.float64, generator=seeded(1))
-    assert finer(x, y, MATERN, asleep(d), generator=seeded()) is None
+@pytest.mark.parametrize("where", [0, 11])
+def test_of_twelve_inputs_waves_that_another_turns_over_are_found_in_any(where: int) -> None:
+    x, y = turned("phase", 15_000, 6)
+    x = torch.cat([torch.rand(15_000, 11, dtype=torch.float64, generator=seeded(9)) - 0.5, x[:, -1:]], 1)
+    x[:, 5] = turned("phase", 15_000, 6)[0][:, 0]
+    x[:, [where, 11]] = x[:, [11, where]]
+    found = finer(x, y, MATERN, asleep(12), generator=seeded())
+    assert found is not None
+    assert int(found.length_scales.argmin()) == where
 
 
-def test_length_scales_that_explain_nothing_hide_no_waves() -> None:
+@pytest.mark.parametrize(("scale", "weight"), [(1.0, 1.0), (0.5, 1.0), (1.0, 20.0), (1.0, 0.1)])
+def test_length_scales_that_explain_nothing_hide_no_waves(scale: float, weight: float) -> None:
     # A climb of 800 points with ten inputs ended so, and nothing was found beside its short length scales.
     x, y = waves(800, 10, periods=25)
-    theta = theta_of(0.66, 0.75, 0.86, 3.5, 4.8, 0.68, 1.1, 0.73, 0.35, 2.1, 0.41, 0.63)
-    found = finer(x, y, MATERN, theta, generator=seeded())
+    lengths = 0.86, 3.5, 4.8, 0.68, 1.1, 0.73, 0.35, 2.1, 0.41, 0.63
+    theta = theta_of(0.66 * scale * weight**0.5, 0.75 * scale, *lengths)
+    rows = RowNoise(torch.full((800,), 1 / weight).double(), torch.zeros(800).double())
+    found = finer(x, scale * y, MATERN, theta, generator=seeded(), noise=rows)
     assert found is not None
     assert found.length_scales[-1] <= LONGEST
     assert found.length_scales[:-1].min() >= 3.0
+
+
+def test_length_scales_of_nothing_are_woken() -> None:
+    x, y = waves(900, 2, periods=2, noise=0.3)
+    found = finer(x, y, MATERN, theta_of(0.3, 1.0, 0.005, 0.005), generator=seeded())
+    assert found is not None
+    assert found.length_scales.min() > 0.05
+
+
+@pytest.mark.parametrize("d", [2, 6])
+def test_what_has_no_factor_is_no_reason_to_see_waves_in_noise(d: int) -> None:
+    x, y = waves(200, d, noise=1e6)
+    assert finer(x, y, get_kernel("rbf"), theta_of(1e-4, 50.0, *[1e4] * d), generator=seeded()) is None
 
 
 def test_waves_on_a_grid_are_found() -> None:
@@ -196,7 +219,7 @@ def test_tied_length_scales_get_short_together() -> None:
     found = finer(x, y, MATERN, asleep(5), Limits(tied=(0, 1, 2, 0, 3)), generator=seeded())
     assert found is not None
     assert found.length_scales[0] == found.length_scales[3] <= LONGEST
-    assert found.length_scales[1] >= 3.0
+    assert float(found.length_scales[1]) == pytest.approx(2 * 5**0.5)  # θ explains nothing: so long at least
 
 
 @pytest.mark.parametrize(("limits", "noise"), [(Limits(floor=0.5), 0.5), (Limits(floor=1.0, learned=False), 1.0)])

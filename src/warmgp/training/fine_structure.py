@@ -1,4 +1,4 @@
-"""Length scales that a climb from long ones does not find: those of waves, of which the data hold many.
+"""Length scales that a climb from long ones does not find: those of waves, of which the data hold many, and of codes.
 
 A climb goes uphill. Where y goes up and down many times over the range of an input, longer length scales than a wave
 explain nothing, noise takes all of it, and the likelihood is flat from there: 900 points of a sine with 60 periods were
@@ -8,7 +8,8 @@ ended, the climb begins again from there.
 
 With more than three inputs each is looked at alone, whatever the others are. Waves across several of them, as those of
 sin(k(x₁ + x₂)), are not seen then. Waves along one that others turn over, as the seasons of 200 stations on both
-hemispheres, cancel for points that agree in that one alone: points that are near in all inputs are asked, too.
+hemispheres, cancel for points that agree in that one alone: points that are near in all inputs are asked, too, in up to
+sixteen of them.
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ FEW_INPUTS = 3
 """The inputs up to which near points are near in all of them, so that they tell nearly everything. Of more inputs as
 many are looked at, one by one: those along which y turns fastest, and as many others."""
 
-OTHERS, GLANCE, GLANCE_ROWS = 8, 100, 10_000
-"""The others that are glanced at, those with the most values, the points that are predicted for that, and the rows
-among which neighbours are looked for: a full look at each of them would take as long as a start on a GPU."""
+OTHERS, GLANCE = 16, 100
+"""The most others that are glanced at, and the points that are predicted for that: others than those that judge."""
+
+GLANCE_ROWS, FEWEST_ROWS, GLANCE_NUMBERS = 10_000, 1_000, 200_000
+"""The rows among which a glance looks for neighbours: so many, and fewer, as long as they are enough, where there are
+more numbers than that in them. Trees of 10,000 rows with 400 inputs took five seconds."""
 
 ASKED, NEIGHBOURS = 300, 30
 """The points that are predicted, and from how many each."""
@@ -48,12 +52,12 @@ MOST_ROWS = 50_000
 inputs are few, and 0.3 s where they are 50."""
 
 FEWEST = 30
-"""The points below which a wave is not to be told from chance."""
+"""The points, and the values of an input for its speed, below which a wave is not to be told from chance."""
 
-FEWEST_VALUES, OFTEN = 4, 10
-"""The values of an input below which any length scale says the same of them, and how many points an input has at each
-of its values, on average, where those that agree in it are enough to predict one from: it may then be a code, whose
-values have nothing to do with their neighbours."""
+FEWEST_VALUES, OFTEN = 3, 10
+"""The values of an input below which a climb finds by itself how much they have in common, and how many points an input
+has at each of its values, on average, where those that agree in it are enough to predict one from: it may then be a
+code, whose values have nothing to do with their neighbours."""
 
 LONGEST, STEP = 0.25, 0.4
 """The longest length scale that is tried, and what each next one is of it."""
@@ -63,6 +67,9 @@ NOISES = (1.0, 0.3, 0.1)
 
 CLEARLY, LEAST_GAIN = 3.0, 0.05
 """The standard errors, and the nats, by which a point must be likelier on average."""
+
+ALONE = tuple(float(0.03 * 1.33**step) for step in range(25))
+"""The noises, 0.03 to 30 times the size of targets, by which points of any weights are held against noise alone."""
 
 LARGEST_SIGNAL = 3.0
 """The largest signal scale of the first climb by near points that begins at waves. Targets of unit variance hold many
@@ -85,8 +92,9 @@ def finer(
     """Returns hyperparameters with shorter length scales by which x, (n, d), and y are clearly likelier than by θ.
 
     None where there are none: as far as near points can tell, θ is on no wrong side of a hill. With points at fewer
-    than ``FEWEST`` places nothing is tried, and neither is one length scale for many inputs. The length scales of a θ
-    that explains nothing may be anything: then they are held against long ones.
+    than ``FEWEST`` places nothing is tried, and neither is one length scale for many inputs. Where θ does not clearly
+    explain anything, all its length scales are made long before those of one thing are made short; those that are
+    returned may be longer than its own.
 
     Parameters
     ----------
@@ -105,28 +113,33 @@ def finer(
         return None
     if known is not None and not bool((known.length_scales <= STEP * theta.length_scales).any()):
         return None
-    near = _Near(x, y, kernel, noise, generator, asked)
+    data = x, y, kernel, noise
+    near = _Near(data, generator, asked=asked)
     if len(near.z) < FEWEST:
         return None
-    before = near.likeliest(_noisy(theta, limits))[1]  # (asked,)
+    own, (alone, nothing) = near.likeliest(_noisy(theta, limits))[1], near.by_noise_alone(theta, limits)
+    before = max(own, nothing, key=_mean)  # (asked,)
     if known is not None:
         tried: Iterable[list[Hyperparameters]] = [[known]]
     else:
-        begun = theta if _clear(before - near.by_noise_alone(theta)) else _asleep(theta, d, limits)
+        begun = theta if _clear(own - nothing) else _asleep(theta, alone)
         things = _things(theta, limits)
         if d > FEW_INPUTS:
             fast, others = _by_speed(things, near)
-            glance = _Near(x, y, kernel, noise, generator, GLANCE, GLANCE_ROWS)
+            rows = min(GLANCE_ROWS, max(FEWEST_ROWS, GLANCE_NUMBERS // d))
+            glance = _Near(data, generator, asked=GLANCE, first=asked, rows=rows)
             things = [*fast, *_shown(others, glance, theta, begun, limits)]
         elif len(things) > 1:
             things = [torch.ones(len(theta.length_scales), dtype=torch.bool), *things]
         tried = (some for thing in things for some in _tried(near, thing, begun, limits))
     looks = (near.likeliest(some) for some in tried)
-    found, densities = max(looks, key=lambda one: float(one[1].mean()), default=(theta, before))
-    if not _clear(densities - before):
+    clear = [one for one in looks if _clear(one[1] - before)]  # beside outliers the likeliest may not be so
+    if not clear:
         return None
-    gain = float((densities - before).mean())
-    logger.info("points are likelier by their neighbours with shorter length scales, by %.2f each", gain)
+    found, densities = max(clear, key=lambda one: _mean(one[1]))
+    logger.info(
+        "points are likelier by their neighbours with other length scales, by %.2f each", _mean(densities - before)
+    )
     return found
 
 
@@ -145,9 +158,9 @@ def likelier(
 
     Either has the likeliest of some noises. See :func:`finer` for the rest.
     """
-    near = _Near(x, y, kernel, noise, generator, ASKED)
-    of_other, of_theta = (near.likeliest(_noisy(one, limits))[1].mean() for one in (other, theta))
-    return bool(of_other > of_theta)
+    near = _Near((x, y, kernel, noise), generator, asked=ASKED)
+    of_other, of_theta = (_mean(near.likeliest(_noisy(one, limits))[1]) for one in (other, theta))
+    return of_other > of_theta
 
 
 def limits_at_waves(limits: Limits) -> Limits:
@@ -156,30 +169,31 @@ def limits_at_waves(limits: Limits) -> Limits:
 
 
 class _Near:
-    """Finds the points nearest to ``asked`` of the points x, (n, d), by any length scales, among at most ``most`` rows.
+    """Finds the points nearest to some of the points x, (n, d), by any length scales, among at most so many ``rows``.
 
     Of rows with the same inputs one counts: neighbours that are copies of each other would all lie at one place. All
-    are drawn by the generator's seed; others begin at the seed itself, and would draw the same.
+    are drawn by the generator's seed; others begin at the seed itself, and would draw the same. Predicted are ``asked``
+    of them from the ``first`` on, or the last ones where there are no more.
     """
 
     def __init__(
         self,
-        x: Tensor,
-        y: Tensor,
-        kernel: Kernel,
-        noise: RowNoise | None,
+        data: tuple[Tensor, Tensor, Kernel, RowNoise | None],
         generator: torch.Generator,
+        *,
         asked: int,
-        most: int = MOST_ROWS,
+        first: int = 0,
+        rows: int = MOST_ROWS,
     ) -> None:
+        x = data[0]
         seeded = torch.Generator().manual_seed((generator.initial_seed() + 1) % 2**63)
-        rows = torch.randperm(len(x), generator=seeded)[:most].to(x.device)
-        some = x[rows].double()
+        drawn = torch.randperm(len(x), generator=seeded)[:rows].to(x.device)
+        some = x[drawn].double()
         z = (some - some.mean(0)).cpu().numpy()
         kept = np.sort(_places(z))
-        self.z, self.rows = z[kept], rows[torch.as_tensor(kept).to(rows.device)]  # (places, d), (places,)
-        self._asked = np.arange(min(asked, len(kept)))
-        self._data, self._noise = (x, y, kernel), noise
+        self.z, self.rows = z[kept], drawn[torch.as_tensor(kept).to(drawn.device)]  # (places, d), (places,)
+        self._asked = np.arange(len(kept))[: first + asked][-asked:]
+        self._data = data
 
     @property
     def y(self) -> NDArray[np.float64]:
@@ -205,15 +219,24 @@ class _Near:
         each of the points that are asked for given those nearest to it, (asked,)."""
         z = self.z / others[0].length_scales.numpy()
         near = nearest_to(z, self._asked, min(NEIGHBOURS + 1, len(z)))
-        terms = Terms(self.rows[torch.as_tensor(near[:, ::-1].copy()).to(self.rows.device)], 1)
-        x, y, kernel = self._data
-        found = [(other, terms.densities(x, y, kernel, other, self._noise)) for other in others]
-        return max(found, key=lambda one: float(one[1].mean()))
+        return self._best(near[:, ::-1].copy(), others)
 
-    def by_noise_alone(self, theta: Hyperparameters) -> Tensor:
-        """Returns the log-density of each of the points that are asked for where nothing explains them, (asked,)."""
-        alone = Hyperparameters.from_vector(torch.tensor([1.0, LEAST, *theta.length_scales], dtype=torch.float64))
-        return self.likeliest([alone])[1]
+    def by_noise_alone(self, theta: Hyperparameters, limits: Limits) -> tuple[Hyperparameters, Tensor]:
+        """Returns the likeliest noise that explains the points that are asked for alone, and their log-density by it,
+        (asked,); that of θ, where noise is not learned."""
+        least = torch.tensor(LEAST, dtype=torch.float64)
+        noises: Iterable[Tensor] = [theta.noise_scale]
+        if limits.learned:
+            size = float(np.sqrt(np.square(self.y[self._asked]).mean()))
+            noises = (size * torch.tensor(ALONE, dtype=torch.float64)).clamp_min(max(LEAST, limits.floor))
+        return self._best(self._asked[:, None], [replace(theta, noise_scale=one, signal_scale=least) for one in noises])
+
+    def _best(self, groups: NDArray[np.int64], others: list[Hyperparameters]) -> tuple[Hyperparameters, Tensor]:
+        """Returns the likeliest of some hyperparameters, and the log-density of the last of each group by them."""
+        terms = Terms(self.rows[torch.as_tensor(groups).to(self.rows.device)], 1)
+        x, y, kernel, noise = self._data
+        found = [(other, terms.densities(x, y, kernel, other, noise)) for other in others]
+        return max(found, key=lambda one: _mean(one[1]))
 
 
 def _places(z: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -222,16 +245,23 @@ def _places(z: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.unique(along, return_index=True)[1]
 
 
+def _mean(densities: Tensor) -> float:
+    """Returns the mean log-density of a point."""
+    return float(densities.mean())
+
+
 def _clear(gain: Tensor) -> bool:
     """Says whether points are likelier by a gain, (asked,), that is seen and no chance."""
-    return float(gain.mean()) > max(LEAST_GAIN, CLEARLY * float(gain.std()) / len(gain) ** 0.5)
+    return _mean(gain) > max(LEAST_GAIN, CLEARLY * float(gain.std()) / len(gain) ** 0.5)
 
 
-def _asleep(theta: Hyperparameters, d: int, limits: Limits) -> Hyperparameters:
-    """Returns what a θ that explains nothing might as well be: noise, unless that is known, and length scales by which
-    points know of each other in all inputs. Beside the short ones that it may have no waves are seen."""
-    noise = theta.noise_scale.clamp_min(1.0) if limits.learned else theta.noise_scale
-    return Hyperparameters(noise, theta.signal_scale, theta.length_scales.clamp_min(2 * d**0.5))
+def _asleep(theta: Hyperparameters, alone: Hyperparameters) -> Hyperparameters:
+    """Returns what a θ that explains nothing might as well be: noise alone, and length scales by which points know of
+    each other in all inputs. Beside short ones that mean nothing no waves are seen."""
+    lengths = theta.length_scales
+    return Hyperparameters(
+        alone.noise_scale, theta.signal_scale.clamp_max(LARGEST_SIGNAL), lengths.clamp_min(2 * len(lengths) ** 0.5)
+    )
 
 
 def _things(theta: Hyperparameters, limits: Limits) -> list[Tensor]:
@@ -241,14 +271,14 @@ def _things(theta: Hyperparameters, limits: Limits) -> list[Tensor]:
 
 
 def _by_speed(things: list[Tensor], near: _Near) -> tuple[list[Tensor], list[Tensor]]:
-    """Returns the things along which y turns fastest, and others: those with the most values."""
-    speed = _speed(near.z, near.y)
-    fastest = sorted(((speed[thing.numpy()].max(), place) for place, thing in enumerate(things)), reverse=True)
-    fast = [place for value, place in fastest[:FEW_INPUTS] if value > 0]
+    """Returns the things along which y turns fastest, and others: the next ones, those with the most values first."""
+    of_each = _speed(near.z, near.y)
+    speed = [float(of_each[thing.numpy()].max()) for thing in things]
     values = [len(_places(near.z[:, thing.numpy()])) for thing in things]
-    rest = [place for place, count in enumerate(values) if place not in fast and count >= FEWEST_VALUES]
-    most = sorted(rest, key=lambda place: -values[place])[:OTHERS]
-    return [things[place] for place in fast], [things[place] for place in most]
+    order = sorted(range(len(things)), key=lambda place: (-speed[place], -values[place]))
+    fast = [place for place in order[:FEW_INPUTS] if speed[place] > 0]
+    others = [place for place in order if place not in fast and values[place] >= FEWEST_VALUES][:OTHERS]
+    return [things[place] for place in fast], [things[place] for place in others]
 
 
 def _shown(
@@ -256,11 +286,11 @@ def _shown(
 ) -> list[Tensor]:
     """Returns those things, at most ``FEW_INPUTS``, in which near points are likelier by shorter length scales than
     those of ``begun``, with all others as there, than by θ."""
-    before = float(near.likeliest(_noisy(theta, limits))[1].mean())
+    before = max(_mean(near.likeliest(_noisy(theta, limits))[1]), _mean(near.by_noise_alone(theta, limits)[1]))
     found = []
     for place, thing in enumerate(things):
         tried = (near.likeliest(some)[1] for some in _tried(near, thing, begun, limits))
-        gain = max((float(densities.mean()) for densities in tried), default=-math.inf) - before
+        gain = max((_mean(densities) for densities in tried), default=-math.inf) - before
         if gain > LEAST_GAIN:
             found.append((-gain, place))
     return [things[place] for _, place in sorted(found)[:FEW_INPUTS]]
