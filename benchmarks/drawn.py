@@ -138,6 +138,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--against", type=Path, help="a file of another version")
     asked = parser.parse_args()
+    other = json.loads(asked.against.read_text()) if asked.against else {"rows": asked.rows, "results": []}
+    if other["rows"] != asked.rows:
+        parser.error(f"{asked.against} has tables of {other['rows']} rows")
     kept = json.loads(asked.out.read_text()) if asked.out.exists() else {"rows": asked.rows, "results": []}
     if kept["rows"] != asked.rows:
         parser.error(f"{asked.out} has tables of {kept['rows']} rows: name another file")
@@ -149,7 +152,7 @@ def main() -> None:
         print(json.dumps(found[-1]), flush=True)
         write_json(asked.out, {"machine": machine(asked.device), "rows": asked.rows, "results": found})
     if asked.against:
-        print("\n".join(changed(json.loads(asked.against.read_text())["results"], found)))
+        print("\n".join(changed(other["results"], found)))
 
 
 if __name__ == "__main__":

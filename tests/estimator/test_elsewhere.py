@@ -30,7 +30,7 @@ from warmgp.estimator.start import begin, options_of
 from warmgp.kernels import get_kernel
 from warmgp.operators import make_operator
 from warmgp.training import Problem
-from warmgp.training.exact_climb import ExactClimb
+from warmgp.training.exact_climb import ExactClimb, start_at_waves
 from warmgp.training.fine_structure import finer
 from warmgp.training.local_start import LocalStart
 from warmgp.training.loop import train_only
@@ -187,6 +187,18 @@ def test_waves_are_looked_for_there(device: torch.device) -> None:
         for one in (device, "cpu")
     ]
     assert found[0] is not None and torch.equal(found[0].vector, found[1].vector)
+
+
+def test_a_start_at_waves_ends_there_where_it_does_on_the_cpu(device: torch.device) -> None:
+    x, y = waves(500, 5)
+    fine = Hyperparameters(0.3, 1.0, [5.0] * 4 + [0.1])
+    ends = [
+        start_at_waves(
+            x.to(one), y.to(one), KERNEL, fine, ExactClimb(200), generator=torch.Generator().manual_seed(0)
+        ).vector
+        for one in (device, torch.device("cpu"))
+    ]
+    assert torch.allclose(ends[0], ends[1], rtol=1e-3)
 
 
 # -- steps -----------------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from warmgp import GPRegressor, Hyperparameters, Matern32, Pathwise, RecombinedP
 from warmgp.cli.columns import UsageError
 from warmgp.cli.commands import app
 from warmgp.cli.fitting import seconds
+from warmgp.estimator.start import begin, options_of
 from warmgp.operators import make_operator
-from warmgp.training import TrainingOptions, train
+from warmgp.training import Problem, TrainingOptions, train
 from warmgp.training.local_start import LocalStart, local_start
 
 
@@ -46,6 +47,21 @@ def test_training_keeps_time_for_the_last_solve() -> None:
     took = time.perf_counter() - began
     assert result.stopped_early == "time" and 0 < len(result.history) < 10_000
     assert 0.3 * limit < took < 1.5 * limit and result.final.converged
+
+
+@pytest.mark.parametrize("share", [0.0, 1e9])
+def test_a_start_on_a_sample_looks_for_waves_only_while_it_has_time(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = (torch.as_tensor(part) for part in wavy(300))
+    plan = GPRegressor("matern32", init="sample", solver="rap", random_state=0).plan(x.numpy())
+    options = options_of(plan, warm_start=True, noise_floor=1e-3, n_samples=4, until=time.perf_counter() + 1.0)
+    looks = []
+    monkeypatch.setattr("warmgp.estimator.start.START_SHARE", share)
+    monkeypatch.setattr("warmgp.estimator.start.finer", lambda *_, **__: looks.append(1))
+    problem = Problem(make_operator("chunked", x, Matern32(), Hyperparameters.ones(4)), y)
+    begin(plan, options, problem, None, generator=torch.Generator().manual_seed(0))
+    assert len(looks) == (share > 0)
 
 
 def test_a_start_by_near_neighbours_can_be_ended() -> None:

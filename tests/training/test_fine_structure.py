@@ -15,7 +15,17 @@ from warmgp.kernels import get_kernel
 from warmgp.operators.near_points import nearest_to
 from warmgp.operators.row_noise import RowNoise
 from warmgp.training.exact_climb import ExactClimb, climbed_start, start_at_waves
-from warmgp.training.fine_structure import LARGEST_SIGNAL, LONGEST, STEP, finer, likelier, limits_at_waves
+from warmgp.training.fine_structure import (
+    GLIMPSE,
+    LARGEST_SIGNAL,
+    LONGEST,
+    LOOK,
+    STEP,
+    _Near,
+    finer,
+    likelier,
+    limits_at_waves,
+)
 from warmgp.training.kernel_choice import choose_kernel, rough_start
 from warmgp.training.limits import Limits
 from warmgp.training.near_start import NearStart, near_start
@@ -142,6 +152,35 @@ def test_length_scales_that_explain_nothing_hide_no_waves(scale: float, weight: 
     assert found is not None
     assert found.length_scales[-1] <= LONGEST
     assert found.length_scales[:-1].min() >= 3.0
+
+
+@pytest.mark.parametrize("d", [2, 6])
+def test_much_signal_that_explains_nothing_is_not_that_of_waves(d: int) -> None:
+    x, y = waves(3_000, d, periods=15)
+    found = finer(x, y, MATERN, theta_of(1.0, 40.0, *[1e4] * d), generator=seeded())
+    assert found is not None
+    assert found.signal_scale <= LARGEST_SIGNAL
+
+
+def test_where_all_length_scales_are_short_the_signal_is_that_of_targets() -> None:
+    x, y = waves(900, 1)
+    found = finer(x, y, MATERN, theta_of(0.9, 2.5, 3.0), generator=seeded())
+    assert found is not None
+    assert found.signal_scale == 1.0
+
+
+def test_a_glance_asks_other_points_than_those_that_judge() -> None:
+    x, y = waves(900, 6)
+    judge, glance = (_Near((x, y, MATERN, None), seeded(), LOOK, asked=100, first=first) for first in (0, 100))
+    assert not set(judge.predicted) & set(glance.predicted)
+    assert len(set(judge.predicted) | set(glance.predicted)) == 200
+
+
+def test_looks_at_many_inputs_take_fewer_rows() -> None:
+    x, y = waves(5_000, 300)
+    assert len(_Near((x, y, MATERN, None), seeded(), GLIMPSE, asked=10).z) == 1_000
+    assert len(_Near((x[:, :100], y, MATERN, None), seeded(), GLIMPSE, asked=10).z) == 2_000
+    assert len(_Near((x, y, MATERN, None), seeded(), LOOK, asked=10).z) == 5_000
 
 
 def test_length_scales_of_nothing_are_woken() -> None:
@@ -314,6 +353,28 @@ def test_what_a_sample_is_too_thin_for_is_climbed_by_near_points() -> None:
     theta = start_at_waves(x, y, MATERN, theta_of(0.3, 1.0, 5.0, 5.0, 5.0, 0.003), sample, generator=seeded())
     assert theta.length_scales[-1] < 0.01
     assert float(theta.noise_scale) == pytest.approx(0.1 / 0.714, rel=0.3)
+
+
+def test_what_near_points_lead_to_is_held_against_where_a_sample_ends() -> None:
+    # The sample keeps a length scale of 0.0015, at which points are less likely by a quarter of a nat.
+    x, y = waves(20_000, 6, periods=400)
+    y = y + 0.4 * (0.9 * x[:, 0]).sin()
+    theta = start_at_waves(x, y, MATERN, theta_of(0.09, 1.0, *[4.9] * 5, 0.0026), ExactClimb(), generator=seeded())
+    assert theta.length_scales[-1] > 0.0035
+    assert float(theta.noise_scale) == pytest.approx(0.14, rel=0.15)
+
+
+def test_many_inputs_that_do_not_matter_do_not_take_the_noise() -> None:
+    # Climbs by near points that ended too soon left a noise of 0.005 to 0.01.
+    x, y = waves(3_000, 25, periods=30)
+    fine = theta_of(0.093, 1.0, *[10.0] * 24, 0.04)
+    ends = (
+        start_at_waves(x, y, MATERN, fine, ExactClimb(), generator=seeded()),
+        choose_kernel(x, y, 25, generator=seeded(), is_map=False).theta,
+    )
+    for theta in ends:
+        assert theta is not None
+        assert float(theta.noise_scale) == pytest.approx(0.14, rel=0.25)
 
 
 def test_a_sample_that_cannot_tell_signal_from_noise_is_too_thin() -> None:

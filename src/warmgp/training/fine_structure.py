@@ -38,26 +38,23 @@ FEW_INPUTS = 3
 many are looked at, one by one: those along which y turns fastest, and as many others."""
 
 OTHERS, GLANCE = 16, 100
-"""The most others that are glanced at, and the points that are predicted for that: others than those that judge."""
-
-GLANCE_ROWS, FEWEST_ROWS, GLANCE_NUMBERS = 10_000, 1_000, 200_000
-"""The rows among which a glance looks for neighbours: so many, and fewer, as long as they are enough, where there are
-more numbers than that in them. Trees of 10,000 rows with 400 inputs took five seconds."""
+"""The most others that are glanced at, and the points that are predicted for that: others than those that judge, where
+there are so many."""
 
 ASKED, NEIGHBOURS = 300, 30
 """The points that are predicted, and from how many each."""
 
-MOST_ROWS = 50_000
-"""The rows among which neighbours are looked for: every look sorts them into a tree, which takes them 20 ms where
-inputs are few, and 0.3 s where they are 50."""
+LOOK, GLIMPSE, FEWEST_ROWS = (50_000, 2_500_000), (10_000, 200_000), 1_000
+"""The rows among which a look finds neighbours, and a glance: so many, and fewer, as long as they are enough, where
+there are more numbers than that in them. Every look sorts rows into a tree: 50,000 take 20 ms where inputs are few and
+0.3 s where they are 50; with 385 and long length scales it took 10 s to find their neighbours."""
 
 FEWEST = 30
 """The points, and the values of an input for its speed, below which a wave is not to be told from chance."""
 
-FEWEST_VALUES, OFTEN = 3, 10
-"""The values of an input below which a climb finds by itself how much they have in common, and how many points an input
-has at each of its values, on average, where those that agree in it are enough to predict one from: it may then be a
-code, whose values have nothing to do with their neighbours."""
+OFTEN = 10
+"""How many points an input has at each of its values, on average, where those that agree in it are enough to predict
+one from: it may then be a code, whose values have nothing to do with their neighbours."""
 
 LONGEST, STEP = 0.25, 0.4
 """The longest length scale that is tried, and what each next one is of it."""
@@ -114,7 +111,7 @@ def finer(
     if known is not None and not bool((known.length_scales <= STEP * theta.length_scales).any()):
         return None
     data = x, y, kernel, noise
-    near = _Near(data, generator, asked=asked)
+    near = _Near(data, generator, LOOK, asked=asked)
     if len(near.z) < FEWEST:
         return None
     own, (alone, nothing) = near.likeliest(_noisy(theta, limits))[1], near.by_noise_alone(theta, limits)
@@ -126,8 +123,7 @@ def finer(
         things = _things(theta, limits)
         if d > FEW_INPUTS:
             fast, others = _by_speed(things, near)
-            rows = min(GLANCE_ROWS, max(FEWEST_ROWS, GLANCE_NUMBERS // d))
-            glance = _Near(data, generator, asked=GLANCE, first=asked, rows=rows)
+            glance = _Near(data, generator, GLIMPSE, asked=GLANCE, first=asked)
             things = [*fast, *_shown(others, glance, theta, begun, limits)]
         elif len(things) > 1:
             things = [torch.ones(len(theta.length_scales), dtype=torch.bool), *things]
@@ -158,7 +154,7 @@ def likelier(
 
     Either has the likeliest of some noises. See :func:`finer` for the rest.
     """
-    near = _Near((x, y, kernel, noise), generator, asked=ASKED)
+    near = _Near((x, y, kernel, noise), generator, LOOK, asked=ASKED)
     of_other, of_theta = (_mean(near.likeliest(_noisy(one, limits))[1]) for one in (other, theta))
     return of_other > of_theta
 
@@ -169,30 +165,32 @@ def limits_at_waves(limits: Limits) -> Limits:
 
 
 class _Near:
-    """Finds the points nearest to some of the points x, (n, d), by any length scales, among at most so many ``rows``.
+    """Finds the points nearest to some of the points x, (n, d), by any length scales, among some of them.
 
-    Of rows with the same inputs one counts: neighbours that are copies of each other would all lie at one place. All
-    are drawn by the generator's seed; others begin at the seed itself, and would draw the same. Predicted are ``asked``
-    of them from the ``first`` on, or the last ones where there are no more.
+    These are at most so many rows, with at most so many numbers in them: ``most``. Of rows with the same inputs one
+    counts: neighbours that are copies of each other would all lie at one place. All are drawn by the generator's seed;
+    others begin at the seed itself, and would draw the same. Predicted are ``asked`` of them from the ``first`` on, or
+    the last ones where there are no more.
     """
 
     def __init__(
         self,
         data: tuple[Tensor, Tensor, Kernel, RowNoise | None],
         generator: torch.Generator,
+        most: tuple[int, int],
         *,
         asked: int,
         first: int = 0,
-        rows: int = MOST_ROWS,
     ) -> None:
         x = data[0]
+        rows = min(most[0], max(FEWEST_ROWS, most[1] // x.shape[1]))
         seeded = torch.Generator().manual_seed((generator.initial_seed() + 1) % 2**63)
         drawn = torch.randperm(len(x), generator=seeded)[:rows].to(x.device)
         some = x[drawn].double()
         z = (some - some.mean(0)).cpu().numpy()
         kept = np.sort(_places(z))
         self.z, self.rows = z[kept], drawn[torch.as_tensor(kept).to(drawn.device)]  # (places, d), (places,)
-        self._asked = np.arange(len(kept))[: first + asked][-asked:]
+        self.predicted = np.arange(len(kept))[: first + asked][-asked:]
         self._data = data
 
     @property
@@ -202,13 +200,14 @@ class _Near:
 
     def spacing(self, columns: NDArray[np.bool_]) -> float:
         """Returns the least length scale by which a point has neighbours in some of the inputs alone; ∞ where these
-        have fewer than ``FEWEST_VALUES``.
+        are constant.
 
-        It is the median distance to the nearest one elsewhere, or a quarter of it where points are at the same places.
+        It is the median distance to the nearest one elsewhere, or a quarter of it where points are at the same places:
+        of two or three even values more than ``LONGEST``.
         """
         z = self.z[:, columns]
         z = z[_places(z)]
-        if len(z) < FEWEST_VALUES:
+        if len(z) < 2:
             return math.inf
         asked = np.linspace(0, len(z) - 1, min(ASKED, len(z))).astype(np.int64)
         distance = float(np.median(np.linalg.norm(z[nearest_to(z, asked, 2)[:, 1]] - z[asked], axis=1)))
@@ -218,7 +217,7 @@ class _Near:
         """Returns the likeliest of some hyperparameters that share their length scales, and the log-density by them of
         each of the points that are asked for given those nearest to it, (asked,)."""
         z = self.z / others[0].length_scales.numpy()
-        near = nearest_to(z, self._asked, min(NEIGHBOURS + 1, len(z)))
+        near = nearest_to(z, self.predicted, min(NEIGHBOURS + 1, len(z)))
         return self._best(near[:, ::-1].copy(), others)
 
     def by_noise_alone(self, theta: Hyperparameters, limits: Limits) -> tuple[Hyperparameters, Tensor]:
@@ -227,9 +226,11 @@ class _Near:
         least = torch.tensor(LEAST, dtype=torch.float64)
         noises: Iterable[Tensor] = [theta.noise_scale]
         if limits.learned:
-            size = float(np.sqrt(np.square(self.y[self._asked]).mean()))
+            size = float(np.sqrt(np.square(self.y[self.predicted]).mean()))
             noises = (size * torch.tensor(ALONE, dtype=torch.float64)).clamp_min(max(LEAST, limits.floor))
-        return self._best(self._asked[:, None], [replace(theta, noise_scale=one, signal_scale=least) for one in noises])
+        return self._best(
+            self.predicted[:, None], [replace(theta, noise_scale=one, signal_scale=least) for one in noises]
+        )
 
     def _best(self, groups: NDArray[np.int64], others: list[Hyperparameters]) -> tuple[Hyperparameters, Tensor]:
         """Returns the likeliest of some hyperparameters, and the log-density of the last of each group by them."""
@@ -277,7 +278,7 @@ def _by_speed(things: list[Tensor], near: _Near) -> tuple[list[Tensor], list[Ten
     values = [len(_places(near.z[:, thing.numpy()])) for thing in things]
     order = sorted(range(len(things)), key=lambda place: (-speed[place], -values[place]))
     fast = [place for place in order[:FEW_INPUTS] if speed[place] > 0]
-    others = [place for place in order if place not in fast and values[place] >= FEWEST_VALUES][:OTHERS]
+    others = [place for place in order if place not in fast and values[place] > 1][:OTHERS]
     return [things[place] for place in fast], [things[place] for place in others]
 
 
@@ -286,7 +287,7 @@ def _shown(
 ) -> list[Tensor]:
     """Returns those things, at most ``FEW_INPUTS``, in which near points are likelier by shorter length scales than
     those of ``begun``, with all others as there, than by θ."""
-    before = max(_mean(near.likeliest(_noisy(theta, limits))[1]), _mean(near.by_noise_alone(theta, limits)[1]))
+    before = _mean(near.likeliest(_noisy(theta, limits))[1])
     found = []
     for place, thing in enumerate(things):
         tried = (near.likeliest(some)[1] for some in _tried(near, thing, begun, limits))

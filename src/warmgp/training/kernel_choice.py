@@ -1,13 +1,13 @@
 """Which kernel: Matérn-1/2, 3/2, 5/2 or RBF, by the likelihood of the data.
 
 Smoothness shows between near points. The kernels are compared by terms of a near-neighbour likelihood on maps (few
-inputs), and judged by other terms than those that they climb on; elsewhere by the likelihood of a random sample. Where
-points are few, the likelihood of all of them is the judge. Each climbs
-(:func:`warmgp.training.near_likelihood.climb`), Matérn-3/2 first and each other from where its neighbour ended; where
-one of them is better, Matérn-3/2 once more from there, so that it does not lose by a climb that went astray. It is
-taken unless another one is clearly better. With so many length scales that a sample's points agree by chance
-(:mod:`warmgp.training.prior`) climbs know what was thought beforehand: without, 800 rows with 90 inputs, which explain
-a quarter of y, ended at a noise of 0.003.
+inputs), and judged by other terms than those that they climb on, and so where near points show waves
+(:mod:`warmgp.training.fine_structure`); elsewhere by the likelihood of a random sample. Where points are few, the
+likelihood of all of them is the judge. Each climbs (:func:`warmgp.training.near_likelihood.climb`), Matérn-3/2 first
+and each other from where its neighbour ended; where one of them is better, Matérn-3/2 once more from there, so that it
+does not lose by a climb that went astray. It is taken unless another one is clearly better. With so many length scales
+that a sample's points agree by chance (:mod:`warmgp.training.prior`) climbs know what was thought beforehand: without,
+800 rows with 90 inputs, which explain a quarter of y, ended at a noise of 0.003.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from warmgp.operators.row_noise import RowNoise
 from warmgp.training.fine_structure import LARGEST_SIGNAL, finer, limits_at_waves
 from warmgp.training.limits import ANYWHERE, Limits
 from warmgp.training.near_likelihood import Terms, climb, near_terms
+from warmgp.training.near_start import AT_WAVES
 from warmgp.training.prior import Prior
 from warmgp.training.state import Callback
 
@@ -157,7 +158,7 @@ def choose_kernel(
     usual = contender(KERNELS[USUAL], [start], first)
     if fine := finer(x, y, usual.kernel, usual.theta, limits, generator=generator, noise=noise):
         (climbed, judged), limits = _terms(x, fine, True, generator), limits_at_waves(limits)
-        usual = contender(usual.kernel, [fine], first)
+        usual = contender(usual.kernel, [fine], AT_WAVES)
     rough = contender(KERNELS["matern12"], [usual.theta], then)
     smooth = contender(KERNELS["matern52"], usual.places, then)
     others = [rough, smooth]

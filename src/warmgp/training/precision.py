@@ -110,8 +110,12 @@ def watch(
     problem: Problem, targets: Tensor, result: SolveResult, draw: Any, tol: float, *, stalled: float = 0.0
 ) -> None:
     """Raises :class:`PrecisionLostError` where float64 contradicts a float32 solve, or where one has too much of its
-    targets left (:func:`doubts`); with its solutions, unless these are no better than none by their own account."""
+    targets left (:func:`doubts`); with its solutions, where they are of use."""
     reason = problem.operator.part.agreed(doubts(problem, targets, result, tol, stalled=stalled))
     if reason:
-        of_use = result.residual_mean < ALL and result.residual_probes < ALL
-        raise PrecisionLostError(reason, result.solution if of_use else None, draw, result.epochs)
+        raise PrecisionLostError(reason, of_use(result), draw, result.epochs)
+
+
+def of_use(result: SolveResult) -> Tensor | None:
+    """Returns the solutions of a solve; None where they are no better than zero by their own account."""
+    return result.solution if max(result.residual_mean, result.residual_probes) < ALL else None

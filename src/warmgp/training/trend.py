@@ -23,7 +23,7 @@ from warmgp.operators.base import KernelOperator
 from warmgp.operators.row_noise import Noise
 from warmgp.solvers import Solver, SolveResult, StoppingRule
 from warmgp.solvers.sums import rounded
-from warmgp.training.precision import PrecisionLostError, spot_residuals
+from warmgp.training.precision import PrecisionLostError, of_use, spot_residuals
 from warmgp.training.problem import Problem
 from warmgp.training.refinement import refined
 from warmgp.training.state import TrainingOptions
@@ -172,7 +172,7 @@ def _watch(problem: Problem, found: SolveResult, result: SolveResult, draw: Any)
     lost = true * ratio > TRUSTED and true > 2.0 * said
     if lost or (found.stop_reason == "stagnated" and said * ratio > TRUSTED):
         reason = f"float32 leaves a residual of {true:.2g} for the trend, where {TRUSTED / ratio:.2g} is needed"
-        raise PrecisionLostError(reason, result.solution, draw, result.epochs + found.epochs)
+        raise PrecisionLostError(reason, of_use(result), draw, result.epochs + found.epochs)
 
 
 def _less(column: Tensor, columns: Tensor, weights: Tensor) -> Tensor:
