@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from warmgp import ConjugateGradients, DenseOperator, Hyperparameters, RecombinedProjections, Solver, StoppingRule
+from warmgp import (
+    ConjugateGradients,
+    DenseOperator,
+    Hyperparameters,
+    RecombinedProjections,
+    Solver,
+    SolveResult,
+    StoppingRule,
+)
 from warmgp.gradient import Pathwise
 from warmgp.kernels import get_kernel
 from warmgp.training import last_solve, refinement
@@ -84,3 +92,41 @@ def test_a_single_bad_row_is_mended_by_a_correction_of_the_mean_alone(monkeypatc
     assert float(left[:, 0].max()) < 0.5 * WORST * 0.1, "what the row has left is below the promise"
     torch.testing.assert_close(found.solution[:, 1:], final.solution[:, 1:], rtol=0, atol=0)
     assert found.converged and found.stop_reason == final.stop_reason and found.iterations > final.iterations
+
+
+def test_probes_that_suffice_are_left_alone() -> None:
+    double, single, b = pair(0.02)
+    truth = torch.linalg.solve(double.H, b)
+    off = torch.tensor([0.3, 1e-3, 1e-3], dtype=torch.float64)
+    start = truth + off * torch.linalg.solve(double.H, b.flip(0))
+    before = start.clone()
+    columns = []
+
+    class Watched(RecombinedProjections):
+        def solve(self, operator: object, targets: torch.Tensor, *args: object, **more: object) -> SolveResult:
+            columns.append(targets.shape[1])
+            return super().solve(operator, targets, *args, **more)
+
+    rule = StoppingRule(1e-9, probes_tol=0.01)
+    found = refined(double, single, b, start, rule, Watched(50), generator=torch.Generator().manual_seed(0))
+    assert found.converged and set(columns) == {1} and len(columns) > 2
+    assert torch.equal(found.solution[:, 1:], before[:, 1:])
+    left = ((b - double.matmul(found.solution)).norm(dim=0) / b.norm(dim=0)).tolist()
+    assert left[0] <= 2e-9
+    assert (found.residual_mean, found.residual_probes) == pytest.approx((left[0], sum(left[1:]) / 2), rel=0.2)
+
+
+def test_probes_are_corrected_until_they_suffice() -> None:
+    double, single, b = pair(0.02)
+    columns = []
+
+    class Watched(ConjugateGradients):
+        def solve(self, operator: object, targets: torch.Tensor, *args: object, **more: object) -> SolveResult:
+            columns.append(targets.shape[1])
+            return super().solve(operator, targets, *args, **more)
+
+    rule = StoppingRule(1e-9, probes_tol=0.05)
+    found = refined(double, single, b, torch.zeros_like(b), rule, Watched(0, factor_after=2))
+    assert found.converged and columns[0] == 3 and columns[-1] == 1
+    left = ((b - double.matmul(found.solution)).norm(dim=0) / b.norm(dim=0)).tolist()
+    assert left[0] <= 2e-9 and sum(left[1:]) / 2 <= 0.05

@@ -45,9 +45,14 @@ class StoppingRule:
         if self.max_epochs is not None and not (is_number(self.max_epochs) and self.max_epochs > 0):
             raise ValueError(f"max_epochs must be a positive number or None, got {self.max_epochs!r}")
 
+    @property
+    def probes(self) -> float:
+        """The tolerance of the probes: that of the targets, unless they have their own."""
+        return self.probes_tol or self.tol
+
     def met(self, norms: tuple[float, float]) -> bool:
         """Says whether these relative residuals (worst target, average probe) are at most the tolerances."""
-        return norms[0] <= self.tol and norms[1] <= (self.probes_tol or self.tol)
+        return norms[0] <= self.tol and norms[1] <= self.probes
 
     def in_time(self, seconds: float) -> bool:
         """Says whether what takes so many seconds would be done in time."""

@@ -255,7 +255,7 @@ def last_solve(
         rule = hoped
     solve = partial(options.solver.solve, operator, targets, generator=generator)
     first = solve(start, rule=rule, state=state)
-    if not hoped.met((rule.tol, rule.probes_tol or rule.tol)) and first.converged:
+    if not hoped.met((rule.tol, rule.probes)) and first.converged:
         left = math.inf if rule.max_epochs is None else rule.max_epochs - first.iteration_epochs
         limit = limit or max(LEAST_MORE, first.iteration_epochs)
         if min(limit, left) >= 1.0:
