@@ -14,6 +14,7 @@ from warmgp.operators import has_triton
 from warmgp.operators.row_noise import RowNoise
 from warmgp.solvers import RecombinedProjections, StoppingRule
 from warmgp.solvers.triangular import inverse_factors
+from warmgp.training.refinement import refined
 
 if not has_triton():
     pytest.skip("Triton 3.5 comes with torch 2.9 for CUDA on Linux; its operators need it", allow_module_level=True)
@@ -103,3 +104,17 @@ def test_a_solve_by_them_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert found.converged
     close(found.solution, torch.linalg.solve(h_matrix("matern32", x.double(), theta.vector), b.double()), 1e-3)
+
+
+def test_targets_alone_are_corrected_to_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By residuals and sweeps of one column, once the other two have what they need."""
+    by_inverses(monkeypatch)
+    x = toy(90, 3)[0]
+    theta, kernel = Hyperparameters(0.05, 1.0, [0.8, 1.0, 2.0]), get_kernel("matern32")
+    double, single = (FusedOperator(x.to(dtype).to(DEVICE), kernel, theta) for dtype in (torch.float64, torch.float32))
+    b = torch.randn(90, 3, dtype=torch.float64, generator=seeded()).to(DEVICE)
+    rule, solver = StoppingRule(1e-7, probes_tol=0.1), RecombinedProjections(45, together=2)
+    found = refined(double, single, b, torch.zeros_like(b), rule, solver, generator=seeded())
+    assert found.converged and found.residual_probes > 1e-6
+    truth = torch.linalg.solve(h_matrix("matern32", x, theta.vector), b.cpu())
+    close(found.solution[:, :1], truth[:, :1], 1e-5)

@@ -87,18 +87,9 @@ def refined(
         if columns > rule.n_targets and now[1] <= rule.probes:
             columns, state = rule.n_targets, None  # which may be of all columns
             r = r[:, :columns].contiguous()
-        enough = _correction(rule, now)
-        groups, done = r.split(columns_at_once(double.n, r.shape[1]), 1), 0
-        for some in groups:
-            first = max(1, min(some.shape[1], rule.n_targets - done))  # of the targets' systems; else any one
-            own = replace(enough, n_targets=first)
-            found = solver.solve(single, some.contiguous(), rule=own, generator=generator, state=state)
-            done += some.shape[1]
-            state = found.state if len(groups) == 1 else None  # which may be of as many columns
-            iterations += found.iterations
-            epochs += found.iteration_epochs * some.shape[1] / r.shape[1]
-            overhead += found.overhead_epochs * some.shape[1] / r.shape[1]
-            some.copy_(found.solution)  # into the memory of r
+        enough = replace(_correction(rule, now), n_targets=rule.n_targets)
+        state, more, swept, beside = _corrected(single, r, enough, solver, generator, state)
+        iterations, epochs, overhead = iterations + more, epochs + swept, overhead + beside
         if not part.all_finite(r):
             break
         last = r, _or_one(sizes[:columns])
@@ -115,6 +106,31 @@ def refined(
         stop_reason=reason,
         seconds=time.perf_counter() - began,
     )
+
+
+def _corrected(
+    single: KernelOperator,
+    r: Tensor,
+    rule: StoppingRule,
+    solver: Solver,
+    generator: torch.Generator | None,
+    state: Any,
+) -> tuple[Any, int, float, float]:
+    """Solves for the columns of r in float32, some at a time, into the memory of r; returns the solver's state, and the
+    iterations, the epochs and those beside iterations that it took."""
+    groups, done = r.split(columns_at_once(single.n, r.shape[1]), 1), 0
+    iterations, epochs, overhead = 0, 0.0, 0.0
+    for some in groups:
+        first = max(1, min(some.shape[1], rule.n_targets - done))  # of the targets' systems; else any one
+        own = replace(rule, n_targets=first)
+        found = solver.solve(single, some.contiguous(), rule=own, generator=generator, state=state)
+        done += some.shape[1]
+        state = found.state if len(groups) == 1 else None  # which may be of as many columns
+        iterations += found.iterations
+        epochs += found.iteration_epochs * some.shape[1] / r.shape[1]
+        overhead += found.overhead_epochs * some.shape[1] / r.shape[1]
+        some.copy_(found.solution)
+    return state, iterations, epochs, overhead
 
 
 def columns_at_once(n: int, columns: int) -> int:
