@@ -437,7 +437,13 @@ def test_outlying_rows_are_told_from_waves() -> None:
     assert np.delete(weights, np.arange(0, 3_000, 50)).mean() > 0.99
 
 
-@pytest.mark.parametrize(("n", "d", "kernel"), [(900, 3, "auto"), (3_000, 2, "auto"), (3_000, 2, "matern52")])
+WHOLE = pytest.mark.whole  # what takes seconds and says once more what others say
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "kernel"),
+    [(900, 3, "auto"), (3_000, 2, "auto"), pytest.param(3_000, 2, "matern52", marks=WHOLE)],
+)
 def test_a_model_of_one_input_with_many_waves_predicts_them(n: int, d: int, kernel: str) -> None:
     # Each of these was told to be noise: R² was 0.15.
     x, y = waves(n + 500, d, periods=30)
@@ -447,7 +453,7 @@ def test_a_model_of_one_input_with_many_waves_predicts_them(n: int, d: int, kern
     assert model.converged_
 
 
-@pytest.mark.parametrize("kernel", ["auto", "matern52"])
+@pytest.mark.parametrize("kernel", ["auto", pytest.param("matern52", marks=WHOLE)])
 def test_a_training_on_a_sample_finds_waves_in_one_of_many_inputs(kernel: str) -> None:
     x, y = waves(1_300, 4, periods=20)
     y = y + x[:, 0]
@@ -456,6 +462,7 @@ def test_a_training_on_a_sample_finds_waves_in_one_of_many_inputs(kernel: str) -
     assert r_squared(model, x[1_000:], y[1_000:]) > 0.9
 
 
+@WHOLE
 def test_a_model_of_seasons_that_are_opposite_on_both_hemispheres_predicts_them() -> None:
     # With 15,000 rows R² was 0.4: ten seasons along one input, of stations on both sides of the equator.
     n, rng = 2_400, np.random.default_rng(0)
