@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,11 +130,19 @@ def test_where_all_length_scales_are_short_the_signal_is_that_of_targets() -> No
     assert found.signal_scale == 1.0
 
 
-def test_a_glance_asks_other_points_than_those_that_judge() -> None:
+def test_a_glance_asks_other_points_than_those_that_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = waves(900, 6)
-    judge, glance = (_Near((x, y, MATERN, None), seeded(), LOOK, asked=100, first=first) for first in (0, 100))
-    assert not set(judge.predicted) & set(glance.predicted)
-    assert len(set(judge.predicted) | set(glance.predicted)) == 200
+    predicted, made = [], _Near.__init__
+
+    def noted(self: _Near, *args: Any, **more: Any) -> None:
+        made(self, *args, **more)
+        predicted.append(set(self.rows[self.predicted].tolist()))
+
+    monkeypatch.setattr(_Near, "__init__", noted)
+    finer(x, y, MATERN, asleep(6), generator=seeded())
+    judge, glance = predicted
+    assert (len(judge), len(glance)) == (300, 100)
+    assert not judge & glance
 
 
 def test_looks_at_many_inputs_take_fewer_rows() -> None:

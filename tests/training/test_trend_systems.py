@@ -137,14 +137,19 @@ class Wrong(Cholesky):
         return replace(result, solution=result.solution * 0.5)
 
 
-def test_float32_that_is_not_enough_for_the_trend_is_noticed() -> None:
+@pytest.mark.parametrize(("left", "of_use"), [(0.5, True), (1.0, False), (float("nan"), False)])
+@pytest.mark.parametrize("system", ["residual_mean", "residual_probes"])
+def test_float32_that_is_not_enough_for_the_trend_is_noticed(system: str, left: float, of_use: bool) -> None:
+    """Solutions that leave as much as zero would, or nobody knows what, are no start for what float64 does then."""
     made = problem(dtype=torch.float32)
     watched = replace(made, promote=problem)
     given, targets = options(Cholesky()), made.y[:, None].clone()
     result = Cholesky().solve(made.operator, targets, rule=given.rule)
     folded(watched, given, Cholesky(), targets.clone(), result, None, None, seeded())
-    with pytest.raises(PrecisionLostError, match="for the trend"):
+    result = replace(result, **{system: left})
+    with pytest.raises(PrecisionLostError, match="for the trend") as lost:
         folded(watched, given, Wrong(), targets, result, None, None, seeded())
+    assert (lost.value.solution is not None) == of_use
 
 
 def test_corrections_in_float32_solve_the_trend_in_float64() -> None:

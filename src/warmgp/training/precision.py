@@ -118,4 +118,4 @@ def watch(
 
 def of_use(result: SolveResult) -> Tensor | None:
     """Returns the solutions of a solve; None where they are no better than zero by their own account."""
-    return result.solution if max(result.residual_mean, result.residual_probes) < ALL else None
+    return result.solution if result.residual_mean < ALL and result.residual_probes < ALL else None  # nor is NaN
